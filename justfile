@@ -1,0 +1,69 @@
+# `sh .ci/just RECIPE` makes .venv first where it is missing, and brings `just` along. After that `.venv/bin/just RECIPE` does too.
+
+set positional-arguments
+
+export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
+
+claude_version := "2.1.197"
+
+[private]
+default:
+    @just --list --unsorted
+
+# Install what developing needs besides cuggino's own dependencies
+setup:
+    @cmp -s requirements/dev.txt .venv/installed-dev || { \
+        echo "Installing what the tests and checks need into .venv" >&2 && \
+        .venv/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt && \
+        cp requirements/dev.txt .venv/installed-dev; }
+
+# The whole loop on a sample project: no key, no network, seconds
+demo *arguments:
+    @cuggino demo "$@"
+
+# The tests: on the virtual clock, with real child processes, and of the documents
+test *arguments: setup
+    pytest tests/unit tests/process tests/docs "$@"
+
+# Style, format, and who may import whom
+lint: setup
+    ruff check
+    ruff format --check
+    lint-imports --no-logo
+
+# The types of cuggino and of its tests
+type: setup
+    mypy
+
+# All that a change must pass, but for the end-to-end tests
+check: test lint type
+
+# The tests against the real claude (into .tools, with npm), talking to a server on this machine only
+e2e *arguments: setup _claude
+    CUGGINO_E2E=1 pytest tests/e2e "$@"
+
+# What it costs: a table of ratios, each measured here and now
+bench *arguments: setup
+    python -m bench "$@"
+
+# Pin the newest versions, with hashes and without addresses, in requirements/
+lock: setup
+    uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+        pyproject.toml --group build -o requirements/run.txt
+    uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+        pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
+
+# Test the documents: their commands, configurations, code and links
+docs *arguments: setup
+    pytest tests/docs "$@"
+
+[private]
+_claude:
+    @grep -qs '"version": "{{ claude_version }}"' .tools/node_modules/@anthropic-ai/claude-code/package.json || { \
+        command -v npm >/dev/null || { \
+            echo "The end-to-end tests install claude with npm, and npm is not in PATH." \
+                "Install Node.js (Debian: apt-get install npm; macOS: brew install node), then run this again." >&2; \
+            exit 1; }; \
+        echo "Installing claude {{ claude_version }} into .tools" >&2 && \
+        npm install --loglevel=error --no-fund --no-audit --prefix .tools --no-save --ignore-scripts \
+            @anthropic-ai/claude-code@{{ claude_version }}; }
