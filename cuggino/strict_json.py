@@ -1,0 +1,164 @@
+"""Strict decoding of a file that a person wrote, with errors that a tired person understands.
+
+msgspec decodes: no coercion, no unknown key. What it says of a mistake is short; here the file, the key, what
+was found and what is allowed are put beside it. What is allowed is read from the struct, never from a
+second list: a field that needs better words than its type has them in `Meta(description=…)`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from cuggino.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def decode(data: bytes, struct: type[T], where: str) -> T:
+    """The `struct` in `data`; `where` names the file in the ConfigError for anything that is wrong.
+
+    A byte order mark at the beginning, which some editors leave, is passed over. A key that is there twice
+    in one object is an error.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise ConfigError(f"{where}: line {line}: found the byte 0x{byte:02x}; allowed is UTF-8.") from error
+    if not text.strip():
+        raise ConfigError(f"{where}: is empty.", advice="Write {} for the defaults, or remove it.")
+    plain = _plain(text, where)
+    try:
+        return msgspec.json.decode(text, type=struct)
+    except msgspec.ValidationError as error:
+        raise _explained(struct, plain, str(error), where) from error
+    except msgspec.DecodeError as error:  # what Python's own decoder lets pass: NaN, half a surrogate pair
+        reason, _, position = str(error).removeprefix("JSON is malformed: ").rstrip(")").partition(" (byte ")
+        if not position:
+            raise ConfigError(f"{where}: not JSON: {reason}.") from error
+        raise _malformed(text, len(text.encode()[: int(position)].decode()), reason, where) from error
+
+
+def refusal(struct: type, path: Sequence[str | int], found: Any, where: str, reason: str = "") -> ConfigError:
+    """The error for the value `found` at `path` (keys as in the file), with what `struct` allows there."""
+    kind = _kind(struct, path)
+    values = [str(value) for part in getattr(kind, "types", [kind]) for value in getattr(part, "values", ())]
+    return ConfigError(
+        f"{where}: {_key(path)}: found {_shown(found)}{reason and f', which {reason}'}; allowed is {_allowed(kind)}.",
+        advice=_did_you_mean(found, values) if isinstance(found, str) and values else "",
+    )
+
+
+def _plain(text: str, where: str) -> Any:
+    """The JSON value in `text`. Python's own decoder tells line and column, and lets us see a key twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        for key, item in pairs:
+            if key in value:
+                raise ConfigError(f"{where}: the key {_shown(key)} is there twice in one object.", advice="Keep one.")
+            value[key] = item
+        return value
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise _malformed(text, error.pos, error.msg, where) from error
+    except ValueError as error:  # a guard of Python's against thousands of digits
+        raise ConfigError(f"{where}: found a number with too many digits.") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where}: nested too deeply.") from error
+
+
+def _malformed(text: str, index: int, reason: str, where: str) -> ConfigError:
+    line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+    found = text[index:].split("\n")[0].strip()[:40] or "the end of the line"
+    return ConfigError(f"{where}: line {line}, column {column}: not JSON: {reason}; found: {found}")
+
+
+def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigError:
+    """msgspec says where, and that something is wrong; what was found and what is allowed are looked up."""
+    place = re.search(r" - at `\$(.*)`$", problem)
+    parts = re.findall(r"\.(\w+)|\[(\d+)\]", place[1] if place else "")
+    path: list[str | int] = [int(index) if index else key for key, index in parts]
+    found = plain
+    for part in path:
+        found = found[part]
+    known = _keys(_kind(struct, path))
+    if not (known and isinstance(found, dict)):
+        return refusal(struct, path, found, where)
+    unknown = next(key for key in found if key not in known)
+    return ConfigError(
+        f"{where}: {_key([*path, unknown])}: unknown key, found with the value {_shown(found[unknown])}; "
+        f"allowed here are {', '.join(known)}.",
+        advice=_did_you_mean(unknown, known),
+    )
+
+
+def _key(path: Sequence[str | int]) -> str:
+    return "$" + "".join(
+        f".{part}" if isinstance(part, str) and re.fullmatch(r"\w+", part) else f"[{_shown(part)}]" for part in path
+    )
+
+
+def _shown(value: Any) -> str:
+    """As in the file, shortened."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _did_you_mean(given: str, known: Sequence[str]) -> str:
+    import difflib
+
+    def plainly(name: str) -> str:
+        return re.sub(r"[\W_]", "", name).lower()
+
+    by_plain_name = {plainly(name): name for name in known}
+    nearest = difflib.get_close_matches(plainly(given), by_plain_name, n=1, cutoff=0.4)
+    return f"Did you mean {by_plain_name[nearest[0]]}?" if nearest else ""
+
+
+def _kind(struct: type, path: Sequence[str | int]) -> Any:
+    """What `struct` says about the value at `path`: one of msgspec's descriptions of types."""
+    from msgspec.inspect import type_info
+
+    kind: Any = type_info(struct)
+    for part in path:
+        if isinstance(part, int):
+            kind = kind.item_type
+        else:
+            kind = next(field.type for field in kind.fields if field.encode_name == part)
+    return kind
+
+
+def _keys(kind: Any) -> list[str]:
+    return [field.encode_name for field in getattr(kind, "fields", ())]
+
+
+def _allowed(kind: Any) -> str:
+    """One of msgspec's descriptions of types, in words."""
+    from msgspec import inspect
+
+    match kind:
+        case inspect.Metadata(extra_json_schema={"description": str(words)}):
+            return words
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType(ge=int(least)):
+            return f"an integer, {least} or more"
+        case inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(_shown, values))}"
+        case inspect.VarTupleType(item_type=item):
+            return f"a list; each item: {_allowed(item)}"
+        case inspect.StructType():
+            return f"an object with keys among {', '.join(_keys(kind))}"
+        case inspect.UnionType(types=types):
+            return ", or ".join(map(_allowed, types))
+        case inspect.NoneType():
+            return "null"
+    raise NotImplementedError(f"words for {kind}: give the field a description")

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from cuggino import strict_json
+from cuggino.config import BackendName, Config, Limits, Spawn, decode, load
+from cuggino.errors import ConfigError
+from cuggino.events import PrintableEvent
+from cuggino.roles import Role
+
+WHERE = "/project/.cuggino.json"
+
+
+def refused(data: bytes | str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        decode(data.encode() if isinstance(data, str) else data, WHERE)
+    text = str(caught.value)
+    assert text.startswith(f"{WHERE}: ")
+    assert caught.value.exit_code == 2
+    return text
+
+
+# ---- what can be taken ------------------------------------------------------------------------
+
+
+def test_no_file_and_an_empty_object_are_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path / "none") == decode(b"{}", WHERE) == Config()
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    assert msgspec.to_builtins(Config()) == {
+        "specsPath": ".specs",
+        "maxIterations": 10,
+        "setupCommand": None,
+        "checkCommand": None,
+        "validateCommand": None,
+        "commit": False,
+        "audit": False,
+        "agent": "claude",
+        "agents": {"planner": None, "implementer": None, "reviewer": None, "audit": None},
+        "model": None,
+        "limits": {
+            "idleTimeout": 1800,
+            "agentTimeout": 7200,
+            "commandTimeout": None,
+            "nudges": 2,
+            "retries": 5,
+            "maxTasks": 50,
+            "maxCostUsd": None,
+            "maxRuntime": None,
+        },
+        "spawn": {
+            "root": None,
+            "include": (),
+            "secrets": (),
+            "neverAllow": (
+                *("sudo", "git push", "gh", "cuggino", "claude", "codex", "gemini", "opencode"),
+                *(".git/**", ".cuggino.json"),
+            ),
+            "launcher": (),
+            "integrate": None,
+            "repairAttempts": 2,
+        },
+        "ci": {"threads": "all", "trustedBots": (), "maxIterations": 90},
+        "notify": {"command": (), "events": ()},
+    }
+
+
+def test_every_key_can_be_set() -> None:
+    config = decode(
+        b"""{
+            "specsPath": "docs/specs", "maxIterations": 3, "setupCommand": "make db", "checkCommand": "make check",
+            "validateCommand": "make all", "commit": true, "audit": true, "agent": "codex",
+            "agents": {"planner": "claude", "audit": "gemini"}, "model": "large",
+            "limits": {"idleTimeout": 0.5, "agentTimeout": 10, "commandTimeout": 60, "nudges": 0, "retries": 0,
+                       "maxTasks": 1, "maxCostUsd": 2.5, "maxRuntime": 3600},
+            "spawn": {"root": "/var/tmp", "include": [".env"], "secrets": ["env:TOKEN", "file:~/.netrc"],
+                      "neverAllow": [], "launcher": ["ssh", "host"], "integrate": "merge", "repairAttempts": 0},
+            "ci": {"threads": "none", "trustedBots": ["dependabot"], "maxIterations": 1},
+            "notify": {"command": ["notify-send"], "events": ["LoopApproved", "LoopFailed"]}
+        }""",
+        WHERE,
+    )
+    assert config.limits == Limits(
+        idle_timeout=0.5,
+        agent_timeout=10,
+        command_timeout=60,
+        nudges=0,
+        retries=0,
+        max_tasks=1,
+        max_cost_usd=2.5,
+        max_runtime=3600,
+    )
+    assert config.spawn == Spawn(
+        root="/var/tmp",
+        include=(".env",),
+        secrets=("env:TOKEN", "file:~/.netrc"),
+        never_allow=(),
+        launcher=("ssh", "host"),
+        integrate="merge",
+        repair_attempts=0,
+    )
+    assert [config.backend(role) for role in Role] == ["claude", "codex", "codex", "gemini"]
+    assert decode(msgspec.json.encode(config), WHERE) == config
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("backend", get_args(BackendName))
+def test_each_role_can_have_each_backend(role: Role, backend: BackendName) -> None:
+    config = decode(msgspec.json.encode({"agents": {role.value: backend}}), WHERE)
+    assert {other: config.backend(other) for other in Role} == {**dict.fromkeys(Role, "claude"), role: backend}
+
+
+def test_every_event_that_is_shown_can_be_notified() -> None:
+    names = [event.__name__ for event in get_args(PrintableEvent)]
+    assert decode(msgspec.json.encode({"notify": {"events": names}}), WHERE).notify.events == tuple(names)
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert decode(b'\xef\xbb\xbf{"commit": true}', WHERE).commit
+
+
+@pytest.mark.parametrize("path", ["specs", "./specs/", "docs/../specs", "..specs", "a/..b", "Spezi fikation/é"])
+def test_specs_may_be_anywhere_below_the_root(path: str) -> None:
+    assert decode(msgspec.json.encode({"specsPath": path}), WHERE).specs_path == path
+
+
+# ---- what cannot ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"maxIterations": "10"}', '$.maxIterations: found "10"; allowed is an integer, 1 or more.'),
+        ('{"maxIterations": 0}', "$.maxIterations: found 0; allowed is an integer, 1 or more."),
+        ('{"maxIterations": 1.0}', "$.maxIterations: found 1.0; allowed is an integer, 1 or more."),
+        ('{"maxIterations": true}', "$.maxIterations: found true; allowed is an integer, 1 or more."),
+        ('{"commit": null}', "$.commit: found null; allowed is true or false."),
+        ('{"commit": "yes"}', '$.commit: found "yes"; allowed is true or false.'),
+        ('{"checkCommand": " "}', '$.checkCommand: found " "; allowed is a text that is not blank, or null.'),
+        ('{"model": "a\\u0000b"}', '$.model: found "a\\u0000b"; allowed is a text that is not blank'),
+        (
+            '{"limits": {"idleTimeout": 0}}',
+            "$.limits.idleTimeout: found 0; allowed is a number of seconds, more than 0.",
+        ),
+        ('{"limits": {"maxRuntime": 1e999}}', "$.limits.maxRuntime: found Infinity; allowed is a number of seconds"),
+        ('{"limits": {"nudges": -1}}', "$.limits.nudges: found -1; allowed is an integer, 0 or more."),
+        ('{"limits": {"maxCostUsd": 0}}', "$.limits.maxCostUsd: found 0; allowed is a number of US dollars"),
+        ('{"limits": []}', "$.limits: found []; allowed is an object with keys among idleTimeout, agentTimeout,"),
+        ("[]", "$: found []; allowed is an object with keys among specsPath, maxIterations,"),
+        ("3", "$: found 3; allowed is an object"),
+        ('{"spawn": {"include": "x"}}', '$.spawn.include: found "x"; allowed is a list; each item: a text'),
+        ('{"spawn": {"include": ["x", 3]}}', "$.spawn.include[1]: found 3; allowed is a text that is not blank."),
+        ('{"spawn": {"secrets": ["X"]}}', '$.spawn.secrets[0]: found "X"; allowed is "env:NAME" or "file:PATH".'),
+        ('{"spawn": {"integrate": "rebase"}}', 'found "rebase"; allowed is one of "branch", "merge", "pr", or null.'),
+        ('{"ci": {"threads": "bot"}}', 'found "bot"; allowed is one of "all", "bots", "none".\nDid you mean bots?'),
+        ('{"agents": {"planner": "cluade"}}', "\nDid you mean claude?"),
+        ('{"notify": {"events": ["LoopAproved"]}}', "\nDid you mean LoopApproved?"),
+        ('{"model": ["' + "x" * 100 + '"]}', f'found ["{"x" * 55}...; allowed'),
+        ('{"specsPath": "/specs"}', '$.specsPath: found "/specs", which is absolute; allowed is a relative path of a'),
+        ('{"specsPath": "//specs"}', "which is absolute"),
+        ('{"specsPath": "a/../../specs"}', "which leaves the project; allowed is"),
+        ('{"specsPath": ".."}', "which leaves the project"),
+        ('{"specsPath": ""}', "which is no path"),
+        ('{"specsPath": " "}', "which is no path"),
+        ('{"specsPath": "a\\u0000"}', "which is no path"),
+        ('{"specsPath": "a/.."}', "which is the whole project"),
+        ('{"specsPath": 3}', "$.specsPath: found 3; allowed is a relative path of a folder below the project root."),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_key_and_what_is_allowed(text: str, said: str) -> None:
+    assert said in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "nearest"),
+    [
+        ('{"maxIteration": 3}', "$.maxIteration", "maxIterations"),
+        ('{"max_iterations": 3}', "$.max_iterations", "maxIterations"),
+        ('{"SPECSPATH": 3}', "$.SPECSPATH", "specsPath"),
+        ('{"checkComand": "x"}', "$.checkComand", "checkCommand"),
+        ('{"limits": {"maxIterations": 3, "idelTimeout": 3}}', "$.limits.maxIterations", "maxTasks"),
+        ('{"limits": {"idelTimeout": 3}}', "$.limits.idelTimeout", "idleTimeout"),
+        ('{"agents": {"planer": "x"}}', "$.agents.planer", "planner"),
+        ('{"max iterations": 3}', '$["max iterations"]', "maxIterations"),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_one_of_its_object(text: str, key: str, nearest: str) -> None:
+    said = refused(text)
+    assert f"{WHERE}: {key}: unknown key, found with the value " in said
+    assert said.endswith(f"\nDid you mean {nearest}?")
+
+
+def test_an_unknown_key_that_is_near_to_none_is_told_with_all() -> None:
+    assert refused('{"ci": {"zzz": {}}}').endswith(
+        "$.ci.zzz: unknown key, found with the value {}; allowed here are threads, trustedBots, maxIterations."
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"{", "line 1, column 2: not JSON: "),
+        (b'{\n  "commit": true,\n}', "line 3, column 1: not JSON: "),
+        ('{"é": 1,\n "é" 1}'.encode(), "line 2, column 6: not JSON: Expecting ':' delimiter; found: 1}"),
+        (b"{} {}", "line 1, column 4: not JSON: Extra data; found: {}"),
+        (b"// mine\n{}", "line 1, column 1: not JSON: "),
+        (
+            '{"model":\n "é", "maxIterations": NaN}'.encode(),
+            "line 2, column 24: not JSON: invalid character; found: NaN}",
+        ),
+        (b'{"model": "\\ud800"}', "not JSON: "),
+        (b"", "is empty.\nWrite {} for the defaults"),
+        (b" \n", "is empty."),
+        (b'{"model":\n"\xff"}', "line 2: found the byte 0xff; allowed is UTF-8."),
+        (b'{"limits": {"nudges": 1, "nudges": 2}}', 'the key "nudges" is there twice in one object.'),
+        (b'{"maxIterations": ' + b"9" * 5000 + b"}", "too many digits"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_place(data: bytes, said: str) -> None:
+    assert said in refused(data)
+
+
+_trees = st.recursive(st.none() | st.text(), lambda inner: st.dictionaries(st.text(), inner))
+
+
+@given(st.binary(max_size=60) | _trees.map(msgspec.json.encode))
+def test_nothing_but_a_config_error_is_ever_raised(data: bytes) -> None:
+    with contextlib.suppress(ConfigError):
+        decode(data, WHERE)
+
+
+def test_a_folder_in_the_files_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a folder, where a JSON file is expected"):
+        load(tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_not_taken_for_no_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="a link to a file that does not exist"):
+        load(tmp_path / "link")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")  # refused even to a superuser
+    with pytest.raises(ConfigError, match="cannot be read: "):
+        load(tmp_path / "loop")
+
+
+def test_there_are_words_for_every_type_in_the_configuration() -> None:
+    def leaves(kind: Any) -> int:
+        assert strict_json._allowed(kind)
+        return 1 + sum(leaves(field.type) for field in getattr(kind, "fields", ()))
+
+    assert leaves(inspect.type_info(Config)) > 35
