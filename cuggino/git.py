@@ -1,0 +1,249 @@
+"""What cuggino asks of git, in a project that may be a folder of a larger repository.
+
+Everything is asked from the project root for what is below it. What git refuses becomes a GitError with
+git's own words. Reading leaves no trace in the repository: index, objects and refs stay byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import trio
+
+from cuggino.errors import GitError
+from cuggino.process.children import Children, Command
+from cuggino.project import STATE_NAME, uuid7
+
+DEFAULT_MESSAGE = "Work done with cuggino"
+
+# What ties git to another repository than the one at the project root (as in a hook of that one), and what
+# gives pathspecs another meaning than ours.
+_NOT_INHERITED = frozenset(
+    f"GIT_{name}"
+    for name in (
+        *("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR"),
+        *("NAMESPACE", "PREFIX", "LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS"),
+    )
+)
+_WORDS_KEPT = 8000
+_NO_DAEMON = ("-c", "core.fsmonitor=false")
+_FOR_COMMITS = ("-c", "gc.autoDetach=false", "-c", "maintenance.autoDetach=false", "-c", "i18n.commitEncoding=utf-8")
+_FAST = ("-c", "core.looseCompression=0", "-c", "core.fsync=none", "-c", "core.splitIndex=false")
+
+
+class Git:
+    """git at `root`, a project's. `scratch` is a folder for temporary files, 0700, which no commit includes.
+
+    `exclude` in the methods is what to leave out, with all below: relative to the root, or absolute.
+    Commits run hooks, which may start anything: `children` ends it with them. None: for repositories
+    without hooks to fear.
+    """
+
+    def __init__(self, root: Path, children: Children | None, scratch: Path) -> None:
+        self._root = root
+        self._children = children
+        self._scratch = scratch
+
+    async def is_repository(self) -> bool:
+        """Whether the root is in a working tree. Not where git is missing or refuses to look."""
+        try:
+            return await self._read("rev-parse", "--is-inside-work-tree") == b"true\n"
+        except GitError:
+            return False
+
+    async def head(self) -> str | None:
+        """The full hash of the current commit; None where there is none."""
+        try:
+            return (await self._read("rev-parse", "--verify", "--quiet", "HEAD^{commit}")).decode().strip()
+        except GitError:
+            return None
+
+    async def is_dirty(self, exclude: Sequence[Path]) -> bool:
+        """Whether a commit would include changes, untracked files too. Not where there is no repository."""
+        if not await self.is_repository():
+            return False
+        arguments = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+        return await self._read("status", *arguments, *self._paths(exclude)) != b""
+
+    async def commit(self, message: str, *, exclude: Sequence[Path]) -> str | None:
+        """Stage and commit all changes: the new commit's full hash, or None if there is nothing to commit.
+
+        What is staged elsewhere, or in what is excluded, stays staged and is not committed. Raises GitError
+        (a hook, no identity, a lock, no repository, a merge that is not finished); changes may be staged then.
+        """
+        paths = self._paths(exclude)
+        if unmerged := await self._read("ls-files", "--unmerged", "-z"):
+            # staged, the conflict would count as resolved
+            names = sorted({entry.partition(b"\t")[2] for entry in unmerged.split(b"\0")[:-1]})
+            raise GitError(f"There are unmerged files: {b', '.join(names).decode(errors='backslashreplace')}.")
+        await self._checked(("add", "--all", *paths))
+        arguments = ("diff", "--cached", "--quiet", "--no-ext-diff", "--ignore-submodules=none", *paths)
+        compared = await self._run(arguments)
+        if compared.returncode == 0:
+            return None
+        if compared.returncode != 1:
+            raise _refusal(compared.returncode, compared.stdout + compared.stderr)
+        text = message.replace("\0", "")
+        text = text if text.strip() else DEFAULT_MESSAGE
+        await self._commit_staged(text.encode("utf-8", "backslashreplace"), paths)
+        return await self.head()
+
+    async def tree_fingerprint(self, exclude: Sequence[Path]) -> str:
+        """Changes when a file of the working tree that git does not ignore changes: its name, mode or content.
+
+        Committing alone does not change it. Within a submodule only its current commit counts. Where git
+        cannot tell, every file's name, size and time count instead.
+        """
+        try:
+            return await self._index_fingerprint(self._paths(exclude))
+        except GitError:
+            left_out = {*self._below_root(exclude), STATE_NAME}
+            return await trio.to_thread.run_sync(_walk_fingerprint, self._root, left_out, abandon_on_cancel=True)
+
+    async def _index_fingerprint(self, paths: Sequence[str]) -> str:
+        """Everything staged, in a copy of the index, and with a folder of its own for new objects.
+
+        The copy keeps the index's time: git takes a file for unchanged only if it is older than its index.
+        """
+        places = (await self._read("rev-parse", "--git-path", "index", "--git-path", "objects")).partition(b"index\n")
+        index = self._root / os.fsdecode(places[0] + b"index")
+        objects = self._root / os.fsdecode(places[2].removesuffix(b"\n"))
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix=".git-") as folder:
+            copy = Path(folder, "index")
+            if index.exists():
+                shutil.copy2(index, copy)
+            quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')
+            environment = {
+                "GIT_INDEX_FILE": str(copy),
+                "GIT_OBJECT_DIRECTORY": folder,
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
+            }
+            added = await self._run((*_NO_DAEMON, *_FAST, "add", "--all", "--ignore-errors", *paths), environment)
+            if added.returncode not in (0, 1):  # 1: single files that cannot be read are left as they were
+                raise _refusal(added.returncode, added.stderr)
+            entries = await self._read("ls-files", "--stage", "-z", *paths, environment=environment)
+        return hashlib.sha256(entries).hexdigest()
+
+    async def _commit_staged(self, message: bytes, paths: Sequence[str]) -> None:
+        options = ("--quiet", "--cleanup=whitespace", "--allow-empty-message", "--file=-")
+        arguments = (*_FOR_COMMITS, "commit", *options, *paths)
+        if self._children is None:
+            await self._checked(arguments, stdin=message)
+            return
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        output = self._scratch / f".{uuid7()}.out"
+        try:
+            command = Command(
+                argv=("git", *arguments), cwd=self._root, environment=_environment(), stdin=message, stdout=output
+            )
+            async with self._children.start(command) as child:
+                status = await child.wait()
+            if status != 0:
+                raise _refusal(status, output.read_bytes())
+        except OSError as error:
+            raise _cannot_run(error, self._root) from error
+        finally:
+            output.unlink(missing_ok=True)
+
+    async def _read(self, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        """What a command that only reads prints. GitError unless it succeeds."""
+        return await self._checked((*_NO_DAEMON, *arguments), {"GIT_OPTIONAL_LOCKS": "0", **(environment or {})})
+
+    async def _checked(
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> bytes:
+        done = await self._run(arguments, environment, stdin)
+        if done.returncode != 0:
+            raise _refusal(done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    async def _run(
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> CompletedProcess[bytes]:
+        try:
+            return await trio.run_process(
+                ["git", *arguments],
+                stdin=stdin,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+                cwd=self._root,
+                env={**_environment(), **(environment or {})},
+            )
+        except OSError as error:
+            raise _cannot_run(error, self._root) from error
+
+    def _paths(self, exclude: Sequence[Path]) -> list[str]:
+        """Arguments that limit a command to what is below the root and not excluded.
+
+        The names are written as patterns that begin with a bracket: `git add` refuses plain names of what is
+        ignored, even as something to leave out.
+        """
+        patterns = []
+        for path in self._below_root(exclude):
+            name = os.fsencode(path)
+            rest = re.sub(rb"([*?\[\\])", rb"\\\1", name[1:])
+            pattern = os.fsdecode(b":(exclude,glob)[\\" + name[:1] + b"]" + rest)
+            patterns += [pattern, f"{pattern}/**"]
+        return ["--", ".", *patterns]
+
+    def _below_root(self, exclude: Sequence[Path]) -> list[str]:
+        """What of `exclude`, and of where it leads as a link, is below the root: relative to it. The scratch, too."""
+        found = set()
+        for path in (*exclude, self._scratch):
+            here = self._root / path
+            for root, target in ((self._root, os.path.normpath(here)), (self._root.resolve(), os.path.realpath(here))):
+                relative = os.path.relpath(target, root)
+                if relative.split("/")[0] not in (".", ".."):
+                    found.add(relative)
+        return sorted(found)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {**kept, "GIT_TERMINAL_PROMPT": "0"}
+
+
+def _refusal(status: int, output: bytes) -> GitError:
+    words = output.decode(errors="backslashreplace").strip()
+    if len(words) > _WORDS_KEPT:
+        words = f"…{words[-_WORDS_KEPT:]}"
+    return GitError(words or f"git ended with status {status} and said nothing.")
+
+
+def _cannot_run(error: OSError, root: Path) -> GitError:
+    if not root.is_dir():
+        return GitError(f"{root} is no folder any more.")
+    if isinstance(error, FileNotFoundError):
+        return GitError("There is no git on this machine.", advice="Install it (git-scm.com), or set commit to false.")
+    return GitError(f"git cannot be run: {error.strerror or error}.")
+
+
+def _walk_fingerprint(root: Path, left_out: set[str]) -> str:
+    """Of names, modes, sizes and times. What cannot be read, or goes meanwhile, counts as not there."""
+    digest = hashlib.sha256()
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(root / folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                path = folder + entry.name
+                if entry.name == ".git" or path in left_out:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{path}/")
+                    continue
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    line = f"{path}\0{status.st_mode} {status.st_size} {status.st_mtime_ns}\0"
+                    digest.update(os.fsencode(line))
+    return digest.hexdigest()
