@@ -1,0 +1,1 @@
+"""Coding agents: one protocol, a module for each program that speaks it."""

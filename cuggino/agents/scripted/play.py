@@ -1,0 +1,242 @@
+"""Plays the steps of a turn: says, does, fails, misbehaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cuggino.agents.scripted import failures, strays
+from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.recording import replay
+from cuggino.agents.scripted.steps import (
+    AnyStep,
+    Append,
+    Big,
+    Chain,
+    Die,
+    Exit,
+    Fail,
+    Hang,
+    IgnoreSignals,
+    Leave,
+    Marker,
+    OnInterrupt,
+    Quote,
+    Raw,
+    Read,
+    Replay,
+    Result,
+    Retry,
+    Run,
+    Say,
+    Stderr,
+    Structured,
+    Subagent,
+    Think,
+    Tool,
+    Usage,
+    Write,
+)
+from cuggino.agents.scripted.stopping import Stopping
+
+REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are doing."
+"""What claude gives as the result of a tool that an interruption cut short."""
+
+_BEFORE_INIT = (Raw, Stderr, Usage, Structured, Exit, Die, Fail, IgnoreSignals, OnInterrupt, Replay)
+"""Steps that may come before an init line: an agent can fail before it has said anything."""
+
+
+class _End(Exception):
+    """How a step ends the turn: no error."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Player:
+    """Plays one turn."""
+
+    def __init__(self, lines: Lines, stopping: Stopping, *, cwd: Path, session_id: str) -> None:
+        self._lines = lines
+        self._stopping = stopping
+        self._cwd = cwd
+        self._session_id = session_id
+        self._on_interrupt = OnInterrupt()
+        self._running: str | None = None
+
+    def play(self, steps: Sequence[AnyStep]) -> int:
+        """The exit status. Raises Interrupted as soon as SIGINT has come; then there is `interrupted`."""
+        try:
+            for step in steps:
+                with self._stopping.interruptible():
+                    pass
+                if not isinstance(step, _BEFORE_INIT):
+                    self._lines.begin()
+                self._play(step)
+        except _End as end:
+            return end.status
+        self._lines.result()
+        return 0
+
+    def interrupted(self) -> int:
+        """SIGINT has come: says so as claude does, and gives the exit status."""
+        how = self._on_interrupt
+        self._stopping.ignore(["INT"])
+        time.sleep(how.after)
+        if how.result:
+            if self._running is not None:
+                self._lines.tool_result(self._running, REJECTED, error=True)
+                self._lines.user_text("[Request interrupted by user for tool use]")
+            self._lines.result("error_during_execution", terminal_reason="aborted_tools", errors=["interrupted"])
+        return how.code
+
+    def _play(self, step: AnyStep) -> None:
+        lines = self._lines
+        match step:
+            case Say(text=text, deltas=deltas):
+                lines.text([text] if isinstance(text, str) else text, deltas)
+            case Marker(name=name, text=text):
+                lines.text([f"<{name}>{text}</{name}>"])
+            case Quote(name=name, text=text):
+                lines.text([f"```\n<{name}>{text}</{name}>\n```"])
+            case Think():
+                self._think(step)
+            case Subagent(text=text, description=description):
+                lines.subagent(description, text)
+            case Big(size=size):
+                lines.exactly(size)
+            case Raw(line=line):
+                lines.raw(line.encode())
+            case Stderr(text=text):
+                _say_on_stderr(text)
+            case Write(path=path, text=text):
+                self._write(path, _joined(text))
+            case Append(path=path, text=text):
+                self._append(path, _joined(text))
+            case Read(path=path):
+                self._read(path)
+            case Run(command=command):
+                self._run(command)
+            case Tool():
+                self._tool(step)
+            case Usage():
+                lines.add_usage(
+                    step.cost,
+                    input_tokens=step.input,
+                    output_tokens=step.output,
+                    cache_read_input_tokens=step.cache_read,
+                    cache_creation_input_tokens=step.cache_creation,
+                )
+            case Structured(value=value):
+                lines.structured = value
+            case Result():
+                lines.result()
+            case Exit(code=code):
+                raise _End(code)
+            case Die():
+                os.kill(os.getpid(), signal.Signals[f"SIG{step.signal}"])
+            case Retry():
+                for attempt in range(1, step.times + 1):
+                    lines.api_retry(attempt, step.status, step.error, step.pause)
+                    self._stopping.sleep(step.pause)
+            case Fail():
+                status, told = failures.fail(step, lines, self._session_id)
+                _say_on_stderr(told)
+                raise _End(status)
+            case Hang():
+                while True:
+                    self._stopping.sleep(3600)
+            case IgnoreSignals(signals=signals):
+                self._stopping.ignore(signals)
+            case OnInterrupt():
+                self._on_interrupt = step
+            case Leave():
+                strays.leave(step, self._cwd)
+            case Chain():
+                strays.chain(step, self._cwd)
+            case Replay():
+                raise _End(replay(step, self._cwd, lines, self._stopping))
+
+    def _think(self, step: Think) -> None:
+        if step.silent:
+            self._stopping.sleep(step.seconds)
+            return
+        end = time.monotonic() + step.seconds
+        tokens = 0
+        while (left := end - time.monotonic()) > 0:
+            tokens += 1
+            self._lines.thinking(tokens)
+            self._stopping.sleep(min(step.every, left))
+
+    def _write(self, path: str, text: str) -> None:
+        file = self._cwd / path
+        call = self._lines.call("Write", {"file_path": str(file), "content": text})
+        self._change(call, file, text, "w", f"File created successfully at: {file}")
+
+    def _append(self, path: str, text: str) -> None:
+        file = self._cwd / path
+        call = self._lines.call("Edit", {"file_path": str(file), "old_string": "", "new_string": text})
+        self._change(call, file, text, "a", f"The file {file} has been updated successfully.")
+
+    def _change(self, call: str, file: Path, text: str, mode: str, told: str) -> None:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open(mode, encoding="utf-8", newline="") as opened:
+                opened.write(text)
+        except OSError as error:
+            self._lines.tool_result(call, str(error), error=True)
+        else:
+            self._lines.tool_result(call, told)
+
+    def _read(self, path: str) -> None:
+        file = self._cwd / path
+        call = self._lines.call("Read", {"file_path": str(file)})
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            self._lines.tool_result(call, str(error), error=True)
+        else:
+            numbered = (f"{number}\t{line}" for number, line in enumerate(text.split("\n"), 1))
+            self._lines.tool_result(call, "\n".join(numbered))
+
+    def _run(self, command: str) -> None:
+        """Waits for the shell alone: what it leaves behind may go on, and holds nothing that is waited for."""
+        self._running = self._lines.call("Bash", {"command": command, "description": "scripted command"})
+        with tempfile.TemporaryFile() as output:
+            shell = subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            with self._stopping.interruptible():
+                status = shell.wait()
+            output.seek(0)
+            told = output.read().decode(errors="replace").rstrip("\n")
+        if status:
+            told = f"Exit code {status}\n{told}".rstrip("\n")
+        self._lines.tool_result(self._running, told, error=status != 0)
+        self._running = None
+
+    def _tool(self, step: Tool) -> None:
+        call = self._lines.call(step.name, step.input)
+        if step.denied:
+            self._lines.denials.append({"tool_name": step.name, "tool_use_id": call, "tool_input": step.input})
+        self._lines.tool_result(call, step.output, error=step.error or step.denied)
+
+
+def _joined(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else "".join(f"{line}\n" for line in text)
+
+
+def _say_on_stderr(text: str) -> None:
+    if text:
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,50 @@
+"""Plays what a real agent has printed once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.script import ScriptError
+from cuggino.agents.scripted.steps import Replay
+from cuggino.agents.scripted.stopping import Stopping
+
+
+class _Line(msgspec.Struct):
+    """What a recorded line tells about time and the end."""
+
+    type: str = ""
+    is_error: bool = False
+    timestamp: datetime | None = None
+
+
+def replay(step: Replay, cwd: Path, lines: Lines, stopping: Stopping) -> int:
+    """Prints the recording's lines as they are; the exit code that goes with them, unless the step has one.
+
+    That is 0 after a result that is no error, else 1. Raises ScriptError when the file cannot be read.
+    """
+    try:
+        recorded = (cwd / step.file).read_bytes().split(b"\n")
+    except OSError as error:
+        raise ScriptError(f"the recording cannot be played: {error}") from error
+    decoder = msgspec.json.Decoder(_Line)
+    status = 1
+    before: datetime | None = None
+    for raw in filter(None, recorded):
+        try:
+            line = decoder.decode(raw)
+        except msgspec.DecodeError:
+            line = _Line()
+        if step.timing and line.timestamp is not None:
+            if before is not None:
+                stopping.sleep(max((line.timestamp - before).total_seconds(), 0.0))
+            before = line.timestamp
+        with stopping.interruptible():
+            pass
+        lines.raw(raw)
+        if line.type == "result":
+            status = int(line.is_error)
+    return status if step.code is None else step.code

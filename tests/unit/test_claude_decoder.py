@@ -1,0 +1,458 @@
+"""claude's lines → events, over recordings of the real program and over lines that it might print one day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuggino.agents.agent import MESSAGE_END, SIGN_OF_LIFE, AgentOptions, AgentResult, Decoded, Denial, SignOfLife, Text
+from cuggino.agents.claude import ClaudeBackend
+from cuggino.agents.claude.decoder import ClaudeDecoder
+from cuggino.errors import LlmSessionError, LlmSessionErrorKind
+from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
+from cuggino.roles import Role
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "claude"
+OPTIONS = AgentOptions(role=Role.IMPLEMENTER, cwd=Path("/project"), prompt="go", output=Path("/project/out"))
+
+
+class Run:
+    """A run, decoded. `told` is all but signs of life; `result` or `error` is how it ended."""
+
+    def __init__(self, lines: Sequence[bytes], exit_status: int = 0, stderr: str = "") -> None:
+        decoder = ClaudeBackend().decoder(OPTIONS)
+        self.decoded: list[Decoded] = []
+        self.lost_after: int | None = None
+        for number, line in enumerate(lines, 1):
+            self.decoded += decoder.feed(line)
+            if decoder.failure is not None and self.lost_after is None:
+                self.lost_after = number
+        self.told = [item for item in self.decoded if not isinstance(item, SignOfLife)]
+        self.usage = decoder.usage
+        self._result: AgentResult | None = None
+        self._error: LlmSessionError | None = None
+        try:
+            self._result = decoder.finish(exit_status, stderr)
+        except LlmSessionError as error:
+            self._error = error
+
+    @property
+    def result(self) -> AgentResult:
+        assert self._result is not None, self._error
+        return self._result
+
+    @property
+    def error(self) -> LlmSessionError:
+        assert self._error is not None, self._result
+        return self._error
+
+    @property
+    def messages(self) -> list[str]:
+        """The agent's own text, joined up to each end of a message."""
+        messages = [""]
+        for item in self.told:
+            if isinstance(item, Text):
+                messages[-1] += item.text
+            elif item == MESSAGE_END:
+                messages.append("")
+        return [message for message in messages if message]
+
+    @property
+    def system(self) -> list[str]:
+        return [item.text for item in self.told if isinstance(item, SystemMessage)]
+
+
+def recording(name: str) -> Run:
+    meta = json.loads((RECORDINGS / f"{name}.meta.json").read_bytes())
+    return Run((RECORDINGS / f"{name}.jsonl").read_bytes().split(b"\n"), meta["rc"], meta["stderr"])
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def assistant(*content: dict[str, Any], message: str = "msg_1", **fields: Any) -> bytes:
+    return line(type="assistant", message={"id": message, "model": "m", "content": list(content)}, **fields)
+
+
+def said(text: str, message: str = "msg_1") -> bytes:
+    return assistant({"type": "text", "text": text}, message=message)
+
+
+INIT = line(type="system", subtype="init", session_id="s", model="m", claude_code_version="2.0.0")
+STOP = b'{"type":"stream_event","event":{"type":"message_stop"},"session_id":"s","parent_tool_use_id":null}'
+ENDED = line(type="result", subtype="success", is_error=False, result="", session_id="s")
+
+
+# ---- runs that end well -----------------------------------------------------------------------
+
+
+def test_a_plain_run() -> None:
+    run = recording("hello")
+    assert run.told == [
+        SystemMessage(text="claude 2.1.197, model claude-opus-4-8[1m]"),
+        Text("Hello! This is a plain scripted answer.\n\nSecond paragraph."),
+        MESSAGE_END,
+    ]
+    assert run.result == AgentResult(
+        exit_status=0,
+        session_id="f5be92b9-b613-468c-b233-0e447d99f36e",
+        usage=UsageReport(input_tokens=1000, output_tokens=19, cost_usd=0.005475),
+        final_text="Hello! This is a plain scripted answer.\n\nSecond paragraph.",
+    )
+
+
+def test_tools_and_their_results_are_paired_in_order() -> None:
+    run = recording("tools")
+    calls = [item for item in run.told if isinstance(item, ToolCall)]
+    results = [item for item in run.told if isinstance(item, ToolResult)]
+    assert [call.name for call in calls] == ["Bash", "Write", "Read", "Edit"]
+    assert calls[1].input == {"file_path": "/project/made.txt", "content": "line one\nline two\n"}
+    assert [result.id for result in results] == [call.id for call in calls]
+    assert results[0].output == "hello-from-bash\nerr"
+    assert not any(result.is_error for result in results)
+    assert run.messages == ["First a command.", "Now a file.", "All done: wrote, read and edited made.txt."]
+
+
+def test_results_of_parallel_tools_come_as_they_are_done() -> None:
+    run = recording("parallel")
+    calls = [item.id for item in run.told if isinstance(item, ToolCall)]
+    results = [item.id for item in run.told if isinstance(item, ToolResult)]
+    assert results == list(reversed(calls))
+
+
+def test_tools_that_fail_are_no_failure_of_the_run() -> None:
+    run = recording("fail")
+    results = [item for item in run.told if isinstance(item, ToolResult)]
+    assert len(results) == 4
+    assert all(result.is_error for result in results)
+    assert results[0].output == "Exit code 3\nout\nbad"
+    assert run.result.final_text == "saw the failures"
+
+
+def test_the_blocks_of_a_message_are_one_text() -> None:
+    assert recording("markers").messages == [
+        "before <NOTE>first note</NOTE> between <NOTE>second</NOTE> tail <NOTE>cut at block border</NOTE> end",
+        "<NOTE>third, after a tool call</NOTE>\n<NOTE>fourth\nover two lines</NOTE>",
+    ]
+
+
+def test_a_marker_over_the_last_two_blocks_is_whole_though_the_result_has_only_the_last() -> None:
+    run = recording("final2blocks")
+    assert run.messages == ["A <NOTE>one</NOTE> B"]
+    assert run.result.final_text == "TE> B"
+
+
+def test_a_sub_agent_is_only_a_sign_of_life() -> None:
+    run = recording("subagent")
+    assert run.messages == ["sub done"]
+    assert [item.name for item in run.told if isinstance(item, ToolCall)] == ["Agent"]
+    [result] = [item for item in run.told if isinstance(item, ToolResult)]
+    assert result.output.startswith("sub result text\nagentId: ")
+    assert run.usage == UsageReport(input_tokens=4000, output_tokens=68, cost_usd=0.021699999999999997)
+
+
+def test_thinking_is_a_sign_of_life() -> None:
+    run = recording("think")
+    assert run.messages == ["Thought about it."]
+    assert run.decoded.count(SIGN_OF_LIFE) > 10
+
+
+def test_a_background_task_ends_the_run_twice_and_the_last_end_counts_everything() -> None:
+    run = recording("bgshort")
+    assert run.messages == ["started in background", "notified"]
+    assert len(run.system) == 1
+    assert run.result.final_text == "notified"
+    assert run.result.usage == UsageReport(input_tokens=3000, output_tokens=47, cost_usd=0.016175000000000002)
+
+
+def test_an_empty_reply_says_nothing() -> None:
+    run = recording("empty")
+    assert run.messages == []
+    assert run.result.final_text == ""
+
+
+def test_bytes_that_are_no_text_arrive_as_claude_wrote_them() -> None:
+    run = recording("nonutf8")
+    assert run.messages == ["bytes seen \u2028 \u2029 😀 end"]
+    assert any(isinstance(item, ToolResult) and "caf\ufffd" in item.output for item in run.told)
+
+
+@pytest.mark.parametrize(
+    ("name", "denied"),
+    [("default", ["Bash", "Write", "Write", "Read", "WebFetch"]), ("skip_deny", ["Bash"]), ("settings", [])],
+)
+def test_denials_are_in_the_result(name: str, denied: list[str]) -> None:
+    assert [denial.tool for denial in recording(name).result.denials] == denied
+
+
+def test_a_denial_has_what_was_asked() -> None:
+    wanted = {"url": "http://127.0.0.1:1/x", "prompt": "x"}
+    assert recording("dontAsk").result.denials[-1] == Denial(tool="WebFetch", input=wanted)
+
+
+def test_a_resumed_session_keeps_its_id() -> None:
+    assert recording("resume").result.session_id == "11111111-2222-4333-8444-555555555555"
+
+
+def test_structured_output_is_in_the_result() -> None:
+    assert recording("schema_ok").result.structured == {"name": "x", "n": 3}
+
+
+def test_a_spent_budget_is_no_failure() -> None:
+    """Whoever set the budget looks at the cost."""
+    run = recording("budget")
+    assert run.result.usage == UsageReport(input_tokens=400_000, output_tokens=40_000, cost_usd=3)
+
+
+def test_what_claude_says_by_itself_is_not_the_agents_text() -> None:
+    run = recording("slash")
+    assert run.messages == []
+    assert run.system[1:] == ["Unknown command: /nosuchcommand"]
+
+
+def test_claudes_own_attempts_are_told() -> None:
+    run = recording("e529x2")
+    assert run.system[1:] == [
+        "API error 529 (overloaded), attempt 1 of 10, next in 1 s",
+        "API error 529 (overloaded), attempt 2 of 10, next in 1 s",
+    ]
+    assert run.messages == ["recovered"]
+
+
+def test_the_words_of_a_usage_limit_are_words() -> None:
+    assert recording("limittext").messages == ["You've hit your limit · resets 3pm (UTC)"]
+
+
+# ---- runs that fail ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("nokey", LlmSessionErrorKind.SETUP, "Not logged in · Please run /login"),
+        ("e401", LlmSessionErrorKind.SETUP, "Invalid API key · Fix external API key"),
+        ("ecredit", LlmSessionErrorKind.SETUP, "Credit balance is too low"),
+        ("resume_unknown", LlmSessionErrorKind.SETUP, "No conversation found with session ID: 99999999"),
+        ("e529", LlmSessionErrorKind.OVERLOADED, "API Error: 529 Overloaded."),
+        ("elimit_token", LlmSessionErrorKind.USAGE_LIMIT, "You've hit your session limit"),
+        ("connrefused", LlmSessionErrorKind.NETWORK, "Unable to connect to API (ConnectionRefused)"),
+        ("e400long", LlmSessionErrorKind.REFUSED, "Prompt is too long"),
+        ("maxturns3", LlmSessionErrorKind.CRASHED, "Reached maximum number of turns (3)"),
+        ("sigint_bash", LlmSessionErrorKind.CRASHED, "interrupted"),
+        ("sigint_slow0", LlmSessionErrorKind.CRASHED, "without a result (exit status 0)"),
+        ("sigterm_bash", LlmSessionErrorKind.CRASHED, "without a result (exit status 143, SIGTERM)"),
+    ],
+)
+def test_a_failed_run_has_a_kind_and_claudes_own_words(name: str, kind: LlmSessionErrorKind, words: str) -> None:
+    error = recording(name).error
+    assert error.kind is kind
+    assert words in error.message
+
+
+@pytest.mark.parametrize("name", ["nokey", "e401", "ecredit", "resume_unknown", "connrefused", "e400long"])
+def test_what_a_person_can_do_is_said(name: str) -> None:
+    assert recording(name).error.advice
+
+
+def test_a_usage_limit_says_when_it_resets() -> None:
+    assert recording("elimit_token").error.resets_at == datetime(2026, 11, 21, 21, 22, 56, tzinfo=UTC)
+
+
+def test_a_refused_key_is_a_lost_run_at_the_second_refusal() -> None:
+    """The first may be a login that has run out, which claude renews. claude itself goes on for three minutes."""
+    lines = (RECORDINGS / "e401.jsonl").read_bytes().split(b"\n")
+    second = next(n for n, text in enumerate(lines, 1) if b'"attempt":2' in text)
+    assert Run(lines).lost_after == second
+    stopped = Run(lines[:second], exit_status=0)
+    assert stopped.error.kind is LlmSessionErrorKind.SETUP
+    assert stopped.error.exit_status == 0
+
+
+def test_an_overloaded_provider_is_no_lost_run_while_claude_tries() -> None:
+    assert recording("e529").lost_after is None
+
+
+def test_a_limit_that_did_not_stop_the_run_is_no_failure() -> None:
+    """An account may go on beyond its limit, for money."""
+    rejected = line(type="rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": 1795296176})
+    assert Run([INIT, rejected, said("on"), ENDED]).messages == ["on"]
+
+
+@pytest.mark.parametrize(("limit", "status"), [("allowed_warning", 429), ("rejected", 500), ("rejected", 529)])
+def test_an_error_that_is_not_about_the_usage_limit_is_overload(limit: str, status: int) -> None:
+    event = line(type="rate_limit_event", rate_limit_info={"status": limit, "resetsAt": 1795296176})
+    failed = line(type="result", subtype="success", is_error=True, api_error_status=status, result="API Error")
+    error = Run([INIT, event, failed], exit_status=1).error
+    assert (error.kind, error.resets_at) == (LlmSessionErrorKind.OVERLOADED, None)
+
+
+@pytest.mark.parametrize("moment", [None, 1e300])
+def test_a_usage_limit_may_leave_open_when_it_resets(moment: float | None) -> None:
+    event = line(type="rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": moment})
+    failed = line(type="result", subtype="success", is_error=True, api_error_status=429, result="Limit")
+    error = Run([INIT, event, failed], exit_status=1).error
+    assert (error.kind, error.resets_at) == (LlmSessionErrorKind.USAGE_LIMIT, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, LlmSessionErrorKind.REFUSED),
+        (401, LlmSessionErrorKind.SETUP),
+        (403, LlmSessionErrorKind.SETUP),
+        (404, LlmSessionErrorKind.SETUP),
+        (413, LlmSessionErrorKind.REFUSED),
+        (500, LlmSessionErrorKind.OVERLOADED),
+        (529, LlmSessionErrorKind.OVERLOADED),
+        (None, LlmSessionErrorKind.CRASHED),
+    ],
+)
+def test_the_status_tells_the_kind_when_nothing_else_does(status: int | None, kind: LlmSessionErrorKind) -> None:
+    failed = line(type="result", subtype="success", is_error=True, api_error_status=status, result="API Error")
+    assert Run([INIT, failed], exit_status=1).error.kind is kind
+
+
+def test_repeated_overload_without_a_status_is_known_by_the_attempts_before() -> None:
+    retry = line(type="system", subtype="api_retry", attempt=1, max_retries=10, error_status=529, error="overloaded")
+    synthetic = {"id": "x", "model": "<synthetic>", "content": [{"type": "text", "text": "Repeated 529"}]}
+    told = line(type="assistant", message=synthetic, error="server_error")
+    failed = line(type="result", subtype="success", is_error=True, api_error_status=None, result="Repeated 529")
+    assert Run([INIT, retry, told, failed], exit_status=1).error.kind is LlmSessionErrorKind.OVERLOADED
+    assert Run([INIT, retry, said("fine"), told, failed], exit_status=1).error.kind is LlmSessionErrorKind.NETWORK
+
+
+def test_a_good_result_and_a_bad_exit_is_a_failure() -> None:
+    error = Run([INIT, said("done"), ENDED], exit_status=-9, stderr="boom").error
+    assert error.kind is LlmSessionErrorKind.CRASHED
+    assert "killed by SIGKILL" in error.message
+    assert "boom" in error.message
+
+
+def test_a_run_that_printed_nothing_but_an_error_was_refused_at_its_start() -> None:
+    root = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons\n"
+    error = Run([], exit_status=1, stderr=root).error
+    assert error.kind is LlmSessionErrorKind.SETUP
+    assert root.strip() in error.message
+    assert "IS_SANDBOX=1" in error.advice
+
+
+def test_stderr_of_a_run_that_had_begun_decides_nothing() -> None:
+    error = Run([INIT], exit_status=1, stderr="cannot be used with root/sudo privileges").error
+    assert error.kind is LlmSessionErrorKind.CRASHED
+
+
+def test_a_killed_start_is_a_crash() -> None:
+    assert Run([], exit_status=-11, stderr="Segmentation fault").error.kind is LlmSessionErrorKind.CRASHED
+
+
+def test_only_the_end_of_stderr_is_kept() -> None:
+    noise = "\n".join(f"line {number} {'x' * 5000}" for number in range(100))
+    error = Run([INIT], exit_status=1, stderr=noise).error
+    assert "line 99" in error.stderr
+    assert "line 89" not in error.stderr
+    assert len(error.stderr) < 5000
+
+
+# ---- where messages end -----------------------------------------------------------------------
+
+
+def test_a_message_ends_where_its_stream_says_so() -> None:
+    assert Run([INIT, said("a"), STOP, ENDED]).told[1:] == [Text("a"), MESSAGE_END]
+
+
+def test_a_tools_result_does_not_end_a_message() -> None:
+    """claude runs a tool while the rest of the message is still written."""
+    result = line(type="user", message={"content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]})
+    run = Run([INIT, said("a <NO"), result, said("TE>"), STOP, ENDED])
+    assert run.told[1:] == [Text("a <NO"), ToolResult(id="t", output="x"), Text("TE>"), MESSAGE_END]
+
+
+def test_without_partial_messages_a_message_ends_where_another_begins() -> None:
+    run = Run([INIT, said("a"), said("b"), said("c", message="msg_2"), ENDED])
+    assert run.told[1:] == [Text("a"), Text("b"), MESSAGE_END, Text("c"), MESSAGE_END]
+
+
+def test_the_end_of_a_sub_agents_message_ends_no_other() -> None:
+    foreign = STOP.replace(b"null", b'"toolu_1"')
+    assert Run([INIT, said("a"), foreign, said("b"), STOP, ENDED]).messages == ["ab"]
+
+
+def test_another_order_of_keys_means_the_same() -> None:
+    other = line(event={"type": "message_stop"}, type="stream_event", parent_tool_use_id=None)
+    assert Run([INIT, said("a"), other, said("b"), ENDED]).messages == ["a", "b"]
+
+
+# ---- lines of another day ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        line(type="tomorrow", payload=[1, {"x": None}]),
+        line(type="system", subtype="tomorrow"),
+        line(type="system", subtype="hook_response", output="<DONE>no</DONE>"),
+        line(type="assistant"),
+        line(type="user", message={"content": "text"}),
+        assistant({"type": "tomorrow", "content": {"a": 1}}),
+        b'{"type":"stream_event","event":{"type":"content_block_delta"',
+    ],
+)
+def test_what_is_unknown_is_a_sign_of_life(unknown: bytes) -> None:
+    assert ClaudeDecoder().feed(unknown) == (SIGN_OF_LIFE,)
+
+
+@pytest.mark.parametrize("nonsense", [b"Warning: no stdin", b'{"type":"assist', b"[]", b"{}", b"[" * 100_000])
+def test_a_line_that_is_not_of_the_protocol_is_told_once(nonsense: bytes) -> None:
+    run = Run([INIT, nonsense, nonsense, said("on"), STOP, ENDED])
+    assert len(run.system) == 2
+    assert nonsense[:5].decode() in run.system[1]
+    assert run.messages == ["on"]
+
+
+def test_empty_lines_are_nothing() -> None:
+    assert ClaudeDecoder().feed(b"") == ()
+    assert ClaudeDecoder().feed(b"\r") == ()
+
+
+def test_half_a_character_is_replaced() -> None:
+    """JavaScript cuts text between the halves of a character and writes the half as an escape."""
+    cut = assistant({"type": "text", "text": "cut: X"}).replace(b"X", b"\\ud83d")
+    assert Run([INIT, cut, STOP, ENDED]).messages == ["cut: ?"]
+
+
+def test_an_image_in_a_tools_result_is_named() -> None:
+    content = [{"type": "text", "text": "a"}, {"type": "image", "source": {"data": "…"}}, {"type": "text", "text": "b"}]
+    block = {"type": "tool_result", "tool_use_id": "t", "content": content}
+    assert ClaudeDecoder().feed(line(type="user", message={"content": [block]})) == [
+        ToolResult(id="t", output="a\n[image]\nb")
+    ]
+
+
+@settings(max_examples=40)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+    )
+)
+def test_no_json_of_any_shape_breaks_it(value: Any) -> None:
+    decoder = ClaudeDecoder()
+    for kind in ("assistant", "user", "system", "result", "rate_limit_event", "stream_event"):
+        decoder.feed(json.dumps({"type": kind, "message": value, "content": value, "error": value}).encode())
+        decoder.feed(
+            json.dumps(
+                {"type": kind, "message": {"id": "m", "content": [{"type": "tool_result", "content": value}]}}
+            ).encode()
+        )
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_it(data: bytes) -> None:
+    ClaudeDecoder().feed(data)
