@@ -1,0 +1,1 @@
+"""Plan → implement → review: the loop, its session files, checks, commits and retries."""

@@ -1,0 +1,215 @@
+"""One agent's turn: it is started, watched, and asked again until it says how it ended, or cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Protocol
+from uuid import uuid4
+
+import trio
+
+from cuggino.agents.agent import Agent, AgentOptions
+from cuggino.agents.prompts import Prompt, ask_again, go_on
+from cuggino.config import Config, Limits
+from cuggino.errors import LlmSessionError, LoopError
+from cuggino.events import (
+    AgentMessage,
+    AgentRetry,
+    AgentWaiting,
+    Event,
+    LlmMarkerEvent,
+    LlmTerminalMarkerEvent,
+    PingEvent,
+    PlanComplete,
+    Send,
+    ToolCall,
+    ToolResult,
+    UsageReport,
+)
+from cuggino.loop.again import (
+    AskAgain,
+    GiveUp,
+    NoMarker,
+    NoPlan,
+    Overlong,
+    Retry,
+    Silent,
+    Tally,
+    Unfinished,
+    WaitUntil,
+    decide,
+)
+from cuggino.loop.session import Session
+from cuggino.project import Project
+from cuggino.roles import Role
+
+AFTER_MARKER = 10.0
+"""Seconds that an agent has to exit after its terminal marker."""
+
+WORDS_SHOWN = 300
+"""Characters of an agent's last words that an error quotes."""
+
+LONGEST_NAP = 60.0
+"""A wait for a time of day looks at the clock this often: a machine that slept must not oversleep."""
+
+
+class Hands(Protocol):
+    """What a turn needs of the world."""
+
+    @property
+    def project(self) -> Project: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def agent(self) -> Callable[[Role], Agent]: ...
+    @property
+    def now(self) -> Callable[[], datetime]: ...
+    @property
+    def random(self) -> Random: ...
+
+
+class LimitReached(Exception):
+    """A limit of the whole loop is used up; no agent is started any more."""
+
+    def __init__(self, limit: str, value: float) -> None:
+        self.limit = limit
+        self.value = value
+
+
+async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, send: Send) -> LlmTerminalMarkerEvent:
+    """Have an agent of this role do what the prompt says; returns its first terminal marker.
+
+    Its markers are in the session's progress log before they are sent. Raises LoopError when it cannot be
+    brought to an end, LimitReached when the cost is used up. After cancellation nothing of it is alive.
+    """
+    limits = hands.config.limits
+    iteration = session.state.course.iteration
+    tally = Tally()
+    conversation: str | None = None
+    words = prompt.task
+    while True:
+        budget = _budget(limits, session)
+        fresh = conversation is None
+        conversation = conversation or str(uuid4())
+        options = AgentOptions(
+            role=role,
+            cwd=hands.project.root,
+            prompt=prompt.task if fresh else words,
+            output=session.next_output(role),
+            system_prompt=prompt.standing,
+            skip_permissions=not role.read_only,
+            session_id=conversation if fresh else None,
+            resume_session_id=None if fresh else conversation,
+            model=hands.config.model,
+            writable=prompt.writable,
+            budget_usd=budget,
+        )
+        run = _Run(session, limits, send)
+        ending = await run.watch(hands.agent(role), options)
+        if run.marker is not None:
+            ending = _plan_missing(run.marker, session)
+            if ending is None:
+                return run.marker
+        _budget(limits, session)
+        assert ending is not None
+        if fresh and not run.spoke:
+            conversation = None
+        match decide(ending, tally, limits, now=hands.now(), jitter=hands.random.random()):
+            case GiveUp() as give_up:
+                raise LoopError(give_up.message, role, advice=give_up.advice, kind=give_up.kind)
+            case AskAgain() as again:
+                tally, words = again.tally, ask_again(role)
+                await send(AgentRetry(iteration=iteration, attempt=tally.nudges, reason=again.reason, delay=0.0))
+            case Retry() as retry:
+                tally, words = retry.tally, go_on(role)
+                await send(
+                    AgentRetry(iteration=iteration, attempt=tally.retries, reason=retry.reason, delay=retry.delay)
+                )
+                await trio.sleep(retry.delay)
+            case WaitUntil() as wait:
+                tally, words = wait.tally, go_on(role)
+                await send(AgentWaiting(iteration=iteration, until=wait.until, reason=wait.reason))
+                await _sleep_until(wait.until, hands.now)
+
+
+class _Run:
+    """One start of an agent, seen from outside: its deadline moves with what it does."""
+
+    def __init__(self, session: Session, limits: Limits, send: Send) -> None:
+        self.marker: LlmTerminalMarkerEvent | None = None
+        self.spoke = False
+        self._session = session
+        self._limits = limits
+        self._send = send
+        self._scope = trio.CancelScope()
+        self._ends = math.inf
+        self._tools: set[str] = set()
+        self._words = ""
+
+    async def watch(self, agent: Agent, options: AgentOptions) -> Unfinished | None:
+        """Run it. None: it said a terminal marker (however it ended then); else how it ended without one."""
+        self._ends = trio.current_time() + self._limits.agent_timeout
+        self._rearm()
+        try:
+            with self._scope:
+                result = await agent.spawn(options, self._see)
+        except LlmSessionError as error:
+            return error
+        if self._scope.cancelled_caught:
+            if trio.current_time() >= self._ends:
+                return Overlong(self._limits.agent_timeout)
+            return Silent(self._limits.idle_timeout)
+        return NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
+
+    async def _see(self, event: Event) -> None:
+        if isinstance(event, PingEvent):
+            pass
+        elif isinstance(event, LlmMarkerEvent):
+            self.spoke = True
+            if isinstance(event, LlmTerminalMarkerEvent):
+                if self.marker is not None:
+                    return
+                self.marker = event
+                self._ends = trio.current_time() + AFTER_MARKER
+            self._session.record(event)
+        elif isinstance(event, ToolCall):
+            self.spoke = True
+            self._tools.add(event.id)
+        elif isinstance(event, ToolResult):
+            self._tools.discard(event.id)
+        elif isinstance(event, AgentMessage):
+            self.spoke = True
+            self._words = event.text.strip()[-WORDS_SHOWN:]
+        elif isinstance(event, UsageReport) and event.cost_usd is not None:
+            self._session.update(cost_usd=self._session.state.cost_usd + event.cost_usd)
+        self._scope.deadline = self._ends  # whoever shows the event may take his time: that is not silence
+        await self._send(event)
+        self._rearm()
+
+    def _rearm(self) -> None:
+        silent = math.inf if self._tools or self.marker else trio.current_time() + self._limits.idle_timeout
+        self._scope.deadline = min(self._ends, silent)
+
+
+def _plan_missing(marker: LlmTerminalMarkerEvent, session: Session) -> NoPlan | None:
+    if isinstance(marker, PlanComplete) and not session.adopt_plan(marker.content):
+        return NoPlan(str(session.draft))
+    return None
+
+
+def _budget(limits: Limits, session: Session) -> float | None:
+    """What may still be spent; raises LimitReached when it is nothing."""
+    if limits.max_cost_usd is None:
+        return None
+    left = limits.max_cost_usd - session.state.cost_usd
+    if left <= 0:
+        raise LimitReached("maxCostUsd", session.state.cost_usd)
+    return left
+
+
+async def _sleep_until(until: datetime, now: Callable[[], datetime]) -> None:
+    while (left := until - now()) > timedelta(0):  # noqa: ASYNC110 - what passes is time
+        await trio.sleep(min(left.total_seconds(), LONGEST_NAP))

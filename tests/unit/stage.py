@@ -1,0 +1,186 @@
+"""A loop's world without processes: agents that play a list of performances, commands and git that answer at once.
+
+Everything waits on Trio's clock only, so that tests on the virtual clock are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+import trio
+
+from cuggino.agents.agent import AgentOptions, AgentResult
+from cuggino.config import Config
+from cuggino.errors import GitError
+from cuggino.events import AgentMessage, Event, LlmTerminalMarkerEvent, Send
+from cuggino.loop.command import CommandResult
+from cuggino.loop.loop import Workshop
+from cuggino.project import Project
+from cuggino.roles import Role
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+Performance: TypeAlias = Callable[[AgentOptions, Send], Awaitable[AgentResult | None]]
+
+
+def says(*events: Event, then: Exception | None = None, status: int = 0) -> Performance:
+    """Sends the events; then fails with `then`, or ends."""
+
+    async def perform(_options: AgentOptions, send: Send) -> AgentResult:
+        for event in events:
+            await send(event)
+        if then is not None:
+            raise then
+        return AgentResult(exit_status=status)
+
+    return perform
+
+
+def plans(marker: LlmTerminalMarkerEvent, plan: str = "# Plan\n1. the task") -> Performance:
+    """Writes the plan to where it is expected."""
+
+    async def perform(options: AgentOptions, send: Send) -> AgentResult:
+        options.writable[0].write_text(plan)
+        await send(marker)
+        return AgentResult(exit_status=0)
+
+    return perform
+
+
+class Played(msgspec.Struct, kw_only=True):
+    """One start of an agent."""
+
+    role: Role
+    options: AgentOptions
+    at: float
+    stopped: bool = False
+
+
+class Troupe:
+    """All agents: each start plays the role's next performance; the last one is played again and again."""
+
+    name = "troupe"
+
+    def __init__(self, **parts: Sequence[Performance]) -> None:
+        self._parts = {Role(role): list(performances) for role, performances in parts.items()}
+        self.played: list[Played] = []
+
+    def __call__(self, _role: Role) -> Troupe:
+        return self
+
+    async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
+        played = Played(role=options.role, options=options, at=trio.current_time())
+        self.played.append(played)
+        part = self._parts[options.role]
+        performance = part.pop(0) if len(part) > 1 else part[0]
+        try:
+            result = await performance(options, send)
+        except trio.Cancelled:
+            played.stopped = True
+            raise
+        return result or AgentResult(exit_status=0)
+
+    async def interactive(self, options: AgentOptions) -> int:
+        raise NotImplementedError
+
+    @property
+    def roles(self) -> list[Role]:
+        return [played.role for played in self.played]
+
+
+class StillRepository:
+    """A git whose tree changes with each implementer, or when the test says so; commits have numbers."""
+
+    def __init__(self, troupe: Troupe) -> None:
+        self.tree = 0
+        self.implementers_work = True
+        self._troupe = troupe
+        self.commits: list[str] = []
+        self.fails: str | None = None
+
+    async def head(self) -> str | None:
+        return f"c{len(self.commits)}"
+
+    async def is_dirty(self, exclude: Sequence[Path]) -> bool:  # noqa: ARG002
+        return False
+
+    async def commit(self, message: str, *, exclude: Sequence[Path]) -> str | None:  # noqa: ARG002
+        if self.fails is not None:
+            raise GitError(self.fails)
+        self.commits.append(message)
+        return f"c{len(self.commits)}"
+
+    async def tree_fingerprint(self, exclude: Sequence[Path]) -> str:  # noqa: ARG002
+        return f"{self.tree}.{self._troupe.roles.count(Role.IMPLEMENTER) if self.implementers_work else 0}"
+
+
+class PromptCommands:
+    """Commands that answer at once, and remember in what order they were run."""
+
+    def __init__(self, exit_code: int = 0) -> None:
+        self.run_commands: list[str] = []
+        self.exit_code = exit_code
+        self.left_running = 0
+
+    async def run(self, command: str, output: Path, *, timeout: float | None) -> CommandResult:  # noqa: ARG002
+        self.run_commands.append(command)
+        output.write_text(f"output of {command}")
+        return CommandResult(output=f"output of {command}", exit_code=self.exit_code)
+
+    async def set_up(
+        self,
+        command: str,
+        output: Path,
+        *,
+        timeout: float | None,
+        nursery: trio.Nursery,
+    ) -> CommandResult:
+        async def daemon() -> None:
+            self.left_running += 1
+            try:
+                await trio.sleep_forever()
+            finally:
+                self.left_running -= 1
+
+        nursery.start_soon(daemon)
+        return await self.run(command, output, timeout=timeout)
+
+
+class Stage:
+    """Everything together. `events` is what was sent, with the virtual time of each."""
+
+    def __init__(self, root: Path, troupe: Troupe, config: Config | None = None) -> None:
+        self.project = Project.find(root)
+        self.project.prepare()
+        self.troupe = troupe
+        self.git = StillRepository(troupe)
+        self.commands = PromptCommands()
+        self.events: list[Event] = []
+        self.times: list[float] = []
+        self.workshop = Workshop(
+            project=self.project,
+            config=config or Config(),
+            agent=troupe,
+            commands=self.commands,
+            git=self.git,
+            now=lambda: START + timedelta(seconds=trio.current_time()),
+            random=Random(7),
+        )
+
+    async def send(self, event: Event) -> None:
+        self.events.append(event)
+        self.times.append(trio.current_time())
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds of the events, without what agents say on the way."""
+        return [type(event).__name__ for event in self.events if not isinstance(event, AgentMessage)]
+
+    @property
+    def wip(self) -> list[str]:
+        return sorted(path.name for path in self.project.wip.iterdir())
