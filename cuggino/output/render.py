@@ -1,0 +1,247 @@
+"""From an event to lines for people: pure, and the same live and from a log.
+
+Each kind of event has one function, entered in a table by `@shows`; a kind that has none is not shown.
+The lines carry no line feed, hold nothing that a terminal would obey but our own colours, and each
+begins and ends with the default colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from cuggino import events
+from cuggino.output.text import duration, first_lines, last_lines, shorten, visible
+
+SHOWN_LINES = 10
+"""Lines of a tool's result or of a command's output."""
+
+DIM, RED = "2", "31"
+DIM_CYAN = "2;36"
+BOLD, BOLD_RED, BOLD_GREEN, BOLD_YELLOW, BOLD_BLUE, BOLD_MAGENTA = "1", "1;31", "1;32", "1;33", "1;34", "1;35"
+
+
+class Page(NamedTuple):
+    """Where lines go. `at` is when the event happened, as its line in the log says it."""
+
+    width: int
+    colour: bool
+    at: str | None = None
+
+    def paint(self, style: str, lines: Iterable[str]) -> list[str]:
+        """Each line in a style, of its own: a line stands alone."""
+        if not self.colour:
+            return list(lines)
+        return [f"\x1b[{style}m{line}\x1b[0m" if line else line for line in lines]
+
+    def text(self, style: str, text: str) -> list[str]:
+        """Foreign text, all of it, in a style; the terminal wraps it."""
+        return self.paint(style, visible(text).split("\n"))
+
+    def cut(self, style: str, lines: Iterable[str]) -> list[str]:
+        """Foreign lines in a style, each shortened to the width."""
+        return self.paint(style, [shorten(line, self.width) for line in lines])
+
+
+Kind = TypeVar("Kind", bound=events.Event)
+_table: dict[type[events.Event], Callable[[Any, Page], list[str]]] = {}
+
+
+def render(event: events.Event, *, width: int, colour: bool, at: str | None = None) -> list[str]:
+    """The lines that show `event` to people; none for a kind that is not shown."""
+    function = _table.get(type(event))
+    return [] if function is None else function(event, Page(width, colour, at))
+
+
+def shows(*kinds: type[Kind]) -> Callable[[Callable[[Kind, Page], list[str]]], Callable[[Kind, Page], list[str]]]:
+    """Enter a function in the table for these kinds of events."""
+
+    def enter(function: Callable[[Kind, Page], list[str]]) -> Callable[[Kind, Page], list[str]]:
+        _table.update(dict.fromkeys(kinds, function))
+        return function
+
+    return enter
+
+
+# ---- what agents do ---------------------------------------------------------------------------
+
+
+@shows(events.SystemMessage)
+def _system(event: events.SystemMessage, page: Page) -> list[str]:
+    return page.text(DIM, f"[System] {event.text}")
+
+
+@shows(events.AgentMessage)
+def _message(event: events.AgentMessage, _page: Page) -> list[str]:
+    return visible(event.text).split("\n")
+
+
+_TELLING = {
+    "Bash": "command",
+    "Read": "file_path",
+    "Write": "file_path",
+    "Edit": "file_path",
+    "Glob": "pattern",
+    "Grep": "pattern",
+    "WebFetch": "url",
+    "Task": "description",
+}
+
+
+@shows(events.ToolCall)
+def _tool_call(event: events.ToolCall, page: Page) -> list[str]:
+    what = _what_matters(event)
+    return page.cut(DIM_CYAN, [f"▶ {event.name}: {what}" if what else f"▶ {event.name}"])
+
+
+def _what_matters(call: events.ToolCall) -> str:
+    if isinstance(call.input, str):
+        return call.input.strip()
+    if not isinstance(call.input, dict):
+        return ""
+    telling = call.input.get(_TELLING.get(call.name))
+    if isinstance(telling, str):
+        return telling.strip()
+    return next((value.strip() for value in call.input.values() if isinstance(value, str)), "")
+
+
+@shows(events.ToolResult)
+def _tool_result(event: events.ToolResult, page: Page) -> list[str]:
+    lines, total = first_lines(event.output, SHOWN_LINES)
+    rows = [f"{number:>4}  {shorten(line, page.width - 6)}" for number, line in enumerate(lines, 1)]
+    if total > len(lines):
+        rows.append(f"(showing {len(lines)} of {total} lines)")
+    return page.paint(RED if event.is_error else DIM, rows or ["(no output)"])
+
+
+@shows(events.UsageReport)
+def _usage(event: events.UsageReport, page: Page) -> list[str]:
+    cost = "" if event.cost_usd is None else f", ${event.cost_usd:,.2f}"
+    return page.text(DIM, f"[Usage] {tokens(event)}{cost}")
+
+
+def tokens(report: events.UsageReport) -> str:
+    """`52,345 in (40,000 cached), 678 out`: all that went in, and how much of it a cache held."""
+    went_in = report.input_tokens + report.cache_read_tokens + report.cache_creation_tokens
+    cached = f" ({report.cache_read_tokens:,} cached)" if report.cache_read_tokens else ""
+    return f"{went_in:,} in{cached}, {report.output_tokens:,} out"
+
+
+# ---- markers ----------------------------------------------------------------------------------
+
+_MARKERS: dict[type[events.LlmMarkerEvent], tuple[str, str]] = {
+    events.Note: ("[NOTE]", BOLD_YELLOW),
+    events.RequestChanges: ("[REQUEST_CHANGES]", BOLD_YELLOW),
+    events.SpecIssue: ("[SPEC_ISSUE]", BOLD_RED),
+    events.Progress: ("[PROGRESS]", BOLD_BLUE),
+    events.Done: ("[DONE]", BOLD_GREEN),
+    events.Approved: ("[APPROVED]", BOLD_GREEN),
+    events.PlanComplete: ("[PLAN_COMPLETE]", BOLD_GREEN),
+    events.ToBeDiscussed: ("[TO_BE_DISCUSSED]", BOLD_MAGENTA),
+}
+
+
+@shows(*_MARKERS)
+def _marker(event: events.LlmMarkerEvent, page: Page) -> list[str]:
+    name, style = _MARKERS[type(event)]
+    return ["", *page.text(style, f"{name} {event.content}".rstrip()), ""]
+
+
+# ---- the loop ---------------------------------------------------------------------------------
+
+
+@shows(events.IterationStart)
+def _iteration(event: events.IterationStart, page: Page) -> list[str]:
+    return page.text(BOLD, f"[Loop] === Iteration {event.iteration}/{event.max_iterations} ===")
+
+
+_PHASES: dict[type[events.LoopPhaseEvent], str] = {
+    events.PlanningStart: "[Planning] Starting...",
+    events.ImplementingStart: "[Implementing] Starting...",
+    events.ReviewingStart: "[Reviewing] Starting...",
+}
+
+
+@shows(*_PHASES)
+def _phase(event: events.LoopPhaseEvent, page: Page) -> list[str]:
+    return page.text(DIM, _PHASES[type(event)])
+
+
+@shows(events.SetupCommandOutput)
+def _setup(event: events.SetupCommandOutput, page: Page) -> list[str]:
+    return command_output("Setup", event.output, event.exit_code, page)
+
+
+@shows(events.CheckCommandOutput)
+def _check(event: events.CheckCommandOutput, page: Page) -> list[str]:
+    return command_output("Check", event.output, event.exit_code, page)
+
+
+def command_output(name: str, output: str, exit_code: int, page: Page) -> list[str]:
+    """The exit code and the last lines of what a command printed."""
+    lines, total = last_lines(output, SHOWN_LINES)
+    head = f"[{name}] exit {exit_code}"
+    if total > len(lines):
+        head += f" (last {len(lines)} of {total} lines)"
+    return page.cut(DIM, [head, *lines])
+
+
+@shows(events.CommitPerformed)
+def _commit(event: events.CommitPerformed, page: Page) -> list[str]:
+    first_line = event.message.strip().partition("\n")[0]
+    return page.text(BOLD_MAGENTA, f"[Commit] {event.commit_hash[:7]}: {first_line}")
+
+
+@shows(events.CommitFailed)
+def _commit_failed(event: events.CommitFailed, page: Page) -> list[str]:
+    return page.text(BOLD_RED, f"[Commit] Failed: {event.message.strip()}")
+
+
+@shows(events.AgentRetry)
+def _retry(event: events.AgentRetry, page: Page) -> list[str]:
+    return page.text(BOLD_YELLOW, f"[Agent] Retry {event.attempt} in {duration(event.delay)}: {event.reason}")
+
+
+@shows(events.AgentWaiting)
+def _waiting(event: events.AgentWaiting, page: Page) -> list[str]:
+    until = event.until.astimezone()
+    clock = f"{until:%H:%M}"
+    if page.at is not None:
+        at = datetime.fromisoformat(page.at).astimezone()
+        if until.date() != at.date():
+            clock = f"{until:%Y-%m-%d %H:%M}"
+        clock += f" (for {duration((until - at).total_seconds())})"
+    return page.text(BOLD_YELLOW, f"[Agent] Waiting until {clock}: {event.reason}")
+
+
+@shows(events.LoopApproved)
+def _approved(event: events.LoopApproved, page: Page) -> list[str]:
+    return page.text(BOLD_GREEN, f"[Loop] Approved in iteration {event.iteration}")
+
+
+@shows(events.LoopSpecIssue)
+def _spec_issue(event: events.LoopSpecIssue, page: Page) -> list[str]:
+    saved = f"Saved to: .cuggino/spec-issues/{event.filename}"
+    return page.text(BOLD_RED, f"[Loop] Spec issue: {event.content}\n{saved}")
+
+
+@shows(events.LoopMaxIterations)
+def _max_iterations(event: events.LoopMaxIterations, page: Page) -> list[str]:
+    return page.text(BOLD_YELLOW, f"[Loop] Max iterations reached ({event.max_iterations})")
+
+
+@shows(events.LoopLimitReached)
+def _limit(event: events.LoopLimitReached, page: Page) -> list[str]:
+    return page.text(BOLD_YELLOW, f"[Loop] Limit reached: {limit_value(event)}")
+
+
+def limit_value(event: events.LoopLimitReached) -> str:
+    """`maxCostUsd ($5.02)`, `maxRuntime (2h)`."""
+    shown = {"maxCostUsd": f"${event.value:,.2f}", "maxRuntime": duration(event.value)}
+    return f"{event.limit} ({shown.get(event.limit, f'{event.value:g}')})"
+
+
+@shows(events.LoopFailed)
+def _failed(event: events.LoopFailed, page: Page) -> list[str]:
+    return page.text(BOLD_RED, f"[Loop] Failed in {event.phase}: {event.message}")

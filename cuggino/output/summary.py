@@ -1,0 +1,111 @@
+"""What a run came to: counted from its events, told in a few lines at its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cuggino import events
+from cuggino.output.render import BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Page, limit_value, tokens
+from cuggino.output.text import duration
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """`end` is None for a run that did not come to one: interrupted. `usage` is None when no agent told it."""
+
+    end: events.LoopTerminalEvent | None
+    iterations: int
+    tasks: int
+    commits: int
+    seconds: float
+    usage: events.UsageReport | None
+    cost_is_partial: bool
+    """Some agent told its tokens and no cost: there is more than `usage.cost_usd`."""
+
+
+class Tally:
+    """A fold over a run's events."""
+
+    def __init__(self) -> None:
+        self._end: events.LoopTerminalEvent | None = None
+        self._iterations = self._tasks = self._commits = 0
+        self._implementing = False
+        self._usage: events.UsageReport | None = None
+        self._cost_is_partial = False
+
+    def add(self, event: events.Event) -> None:
+        match event:
+            case events.IterationStart():
+                self._iterations += 1
+            case events.ImplementingStart():
+                self._implementing = True
+            case events.Progress() | events.Done() if self._implementing:
+                self._implementing = False  # an implementer does one task; a marker after its last word is ignored
+                self._tasks += 1
+            case events.CommitPerformed():
+                self._commits += 1
+            case events.UsageReport():
+                self._cost_is_partial |= event.cost_usd is None
+                self._usage = event if self._usage is None else _sum(self._usage, event)
+            case events.LoopTerminalEvent():
+                self._end = event
+
+    def summary(self, *, seconds: float) -> RunSummary:
+        """`seconds` is how long the run took."""
+        return RunSummary(
+            end=self._end,
+            iterations=self._iterations,
+            tasks=self._tasks,
+            commits=self._commits,
+            seconds=seconds,
+            usage=self._usage,
+            cost_is_partial=self._cost_is_partial,
+        )
+
+
+def _sum(one: events.UsageReport, other: events.UsageReport) -> events.UsageReport:
+    costs = [cost for cost in (one.cost_usd, other.cost_usd) if cost is not None]
+    return events.UsageReport(
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
+        cache_creation_tokens=one.cache_creation_tokens + other.cache_creation_tokens,
+        cost_usd=sum(costs) if costs else None,
+    )
+
+
+def render_summary(summary: RunSummary, page: Page) -> list[str]:
+    """A line each for the outcome, iterations, tasks, commits and time, and for tokens and cost where told."""
+    style, outcome = _outcome(summary.end)
+    rows = [
+        ("Iterations", str(summary.iterations)),
+        ("Tasks", str(summary.tasks)),
+        ("Commits", str(summary.commits)),
+        ("Time", duration(summary.seconds)),
+    ]
+    if (used := summary.usage) is not None:
+        rows.append(("Tokens", tokens(used)))
+        if used.cost_usd is not None:
+            rows.append(("Cost", f"{'at least ' if summary.cost_is_partial else ''}${used.cost_usd:,.2f}"))
+    return [
+        "",
+        *page.cut(style, [f"{'Outcome':<12}{outcome}"]),
+        *(page.paint(DIM, [f"{name:<12}"])[0] + value for name, value in rows),
+    ]
+
+
+def _outcome(end: events.LoopTerminalEvent | None) -> tuple[str, str]:
+    match end:
+        case None:
+            return BOLD_YELLOW, "interrupted"
+        case events.LoopApproved():
+            return BOLD_GREEN, "approved"
+        case events.LoopSpecIssue():
+            return BOLD_RED, f"spec issue, saved to .cuggino/spec-issues/{end.filename}"
+        case events.LoopMaxIterations():
+            return BOLD_YELLOW, "max iterations reached"
+        case events.LoopLimitReached():
+            return BOLD_YELLOW, f"limit reached: {limit_value(end)}"
+        case events.LoopFailed():
+            return BOLD_RED, f"failed in {end.phase}: {end.message}"
+        case _:
+            return BOLD_YELLOW, type(end).__name__

@@ -1,0 +1,566 @@
+"""Real terminals, pipes and files, on the real clock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+import wcwidth
+
+from cuggino.errors import StorageError
+from cuggino.events import (
+    AgentMessage,
+    Event,
+    LogLine,
+    LoopApproved,
+    Note,
+    PingEvent,
+    PlanningStart,
+    ToolCall,
+    ToolResult,
+)
+from cuggino.output import hub as hub_module
+from cuggino.output.hub import Hub, open_hub
+from cuggino.output.stream import OutputClosed, Stream
+from cuggino.output.summary import Tally, render_summary
+from cuggino.output.terminal import open_display
+
+XTERM = {"TERM": "xterm-256color"}
+CONTROL = re.compile("\r|\n|\x1b\\[K|\x1b\\[[0-9;]*m")
+SPINNER = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] W")
+
+
+class Terminal:
+    """A pty that somebody looks at. `screen` is what they see, wrapped lines and all, scrolled back."""
+
+    def __init__(self, columns: int) -> None:
+        self.master, self.slave = pty.openpty()
+        self.resize(columns)
+        os.set_blocking(self.master, False)
+        self.received = b""
+        self._news = trio.Event()
+
+    def resize(self, columns: int) -> None:
+        self.columns = columns
+        termios.tcsetwinsize(self.slave, (24, columns))
+
+    async def read(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self.master)
+            try:
+                self.received += os.read(self.master, 65536)
+            except OSError:
+                return
+            self._news.set()
+            self._news = trio.Event()
+
+    async def until(self, pattern: str) -> None:
+        """Somebody has seen this."""
+        with trio.fail_after(10):
+            while not re.search(pattern, self.text):
+                await self._news.wait()
+
+    @property
+    def text(self) -> str:
+        return self.received.decode("utf-8", "ignore")
+
+    def read_rest(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self.received += os.read(self.master, 65536)
+
+    @property
+    def screen(self) -> list[str]:
+        rows: list[list[str]] = [[]]
+        column = 0
+        for part in re.split(f"({CONTROL.pattern})", self.text):
+            if part == "\r":
+                column = 0
+            elif part == "\n":
+                rows.append([])
+            elif part == "\x1b[K":
+                del rows[-1][column:]
+            elif not CONTROL.fullmatch(part):
+                assert part == "" or "\x1b" not in part
+                for grapheme in wcwidth.iter_graphemes(part):
+                    wide = wcwidth.width(grapheme)
+                    if column + wide > self.columns:
+                        rows.append([])
+                        column = 0
+                    rows[-1][column:] = [grapheme, *[""] * (wide - 1)]
+                    column += wide
+        return ["".join(row) for row in rows]
+
+    def close(self) -> None:
+        for fd in (self.master, self.slave):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+@pytest.fixture(name="terminal")
+def _terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    terminal = Terminal(getattr(request, "param", 80))
+    yield terminal
+    terminal.close()
+
+
+@pytest.fixture(name="pipe")
+def _pipe() -> Iterator[list[int]]:
+    """Its reading and its writing end."""
+    ends = list(os.pipe())
+    yield ends
+    for fd in ends:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open() -> Iterator[None]:
+    before = sorted(os.listdir("/dev/fd"))  # noqa: PTH208
+    yield
+    assert sorted(os.listdir("/dev/fd")) == before  # noqa: PTH208
+
+
+@asynccontextmanager
+async def run_on(
+    terminal: Terminal, *, environment: Mapping[str, str] = XTERM, read: bool = True
+) -> AsyncIterator[Hub]:
+    """A run whose stdout is the terminal."""
+    async with trio.open_nursery() as nursery:
+        if read:
+            nursery.start_soon(terminal.read)
+        with open_display(as_json=False, out=terminal.slave, err=terminal.slave, environment=environment) as display:
+            async with open_hub(log=None, display=display) as hub:
+                yield hub
+        nursery.cancel_scope.cancel()
+    terminal.read_rest()
+
+
+async def send_all(hub: Hub, *sent: Event) -> None:
+    send = hub.sender("s")
+    for event in sent:
+        await send(event)
+
+
+# ---- a terminal -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terminal", [60, 80, 140], indirect=True)
+async def test_nothing_is_garbled_whatever_the_width(terminal: Terminal) -> None:
+    family = "👨‍👩‍👧‍👦"
+    async with run_on(terminal) as hub:
+        for text in ("x" * 300, "中文" * 300, family * 300, "e\u0301" * 300, "a\tb" * 300):
+            await send_all(hub, ToolCall(id="1", name="Bash", input={"command": text}), ToolResult(id="1", output=text))
+            await trio.lowlevel.checkpoint()
+        await send_all(
+            hub, ToolResult(id="1", output="\x1b[2J\x1b]0;title\x07 50%\r60%\x9b1A"), LoopApproved(iteration=1)
+        )
+    *rows, last = terminal.screen
+    assert last == ""
+    assert len(rows) == 12  # nothing was wrapped
+    for row in rows[:10]:
+        assert row.endswith("…")
+        assert terminal.columns - 2 <= wcwidth.width(row) <= terminal.columns
+    assert rows[10:] == ["   1  ␛[2J␛]0;title␇ 50%␍60%\\x9b1A", "[Loop] Approved in iteration 1"]
+
+
+async def test_a_message_is_wrapped_by_the_terminal_and_the_status_line_stands_below_it(terminal: Terminal) -> None:
+    async with run_on(terminal) as hub:
+        await send_all(hub, PlanningStart(iteration=1), AgentMessage(text="中" * 60))
+        await terminal.until("中\r\n.*Working")
+        assert terminal.screen[:3] == ["[Planning] Starting...", "中" * 40, "中" * 20]
+        assert SPINNER.match(terminal.screen[-1])
+        await send_all(hub, AgentMessage(text="next"))
+    assert terminal.screen == ["[Planning] Starting...", "中" * 40, "中" * 20, "next", ""]
+
+
+async def test_the_status_line_counts_from_the_last_event_that_was_shown(terminal: Terminal) -> None:
+    async with run_on(terminal) as hub:
+        await send_all(hub, PlanningStart(iteration=1))
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def signs_of_life() -> None:
+                while True:
+                    await send_all(hub, PingEvent())
+                    await trio.sleep(0.1)
+
+            await terminal.until(r"Working… \(1s\)")
+            nursery.cancel_scope.cancel()
+        await send_all(hub, AgentMessage(text="here"))
+        await terminal.until(r"here\r\n[^\n]*Working… \(0s\)")
+        assert sum(SPINNER.search(row) is not None for row in terminal.screen) == 1
+
+
+async def test_the_spinner_moves_with_signs_of_life_only(terminal: Terminal) -> None:
+    async with run_on(terminal) as hub:
+        await send_all(hub, PlanningStart(iteration=1))
+        await terminal.until("Working")
+        await trio.sleep(0.6)  # one tick for the start itself, one more at least without a sign of life
+        quiet = "".join(set(re.findall("(.) Working", terminal.text)))
+        await terminal.until(r"Working… \(1s\)")
+        assert set(re.findall("(.) Working", terminal.text)) == set(quiet)
+        await send_all(hub, PingEvent())
+        await terminal.until(f"[^{quiet}] Working")
+
+
+async def test_when_nothing_goes_on_there_is_no_status_line_and_nothing_wakes_up(terminal: Terminal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(terminal.read)
+        with open_display(as_json=False, out=terminal.slave, err=terminal.slave, environment=XTERM) as display:
+            async with open_hub(log=None, display=display) as hub:
+                assert display.due == float("inf")
+                await send_all(hub, PlanningStart(iteration=1))
+                await terminal.until("Working")
+                assert display.due < float("inf")
+                await send_all(hub, LoopApproved(iteration=1))
+                await terminal.until("Approved")
+                assert display.due == float("inf")
+                assert terminal.screen[-1] == ""
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_marker_has_one_empty_line_around(terminal: Terminal) -> None:
+    async with run_on(terminal) as hub:
+        await send_all(hub, Note(content="a"), Note(content="b"), AgentMessage(text="c"), Note(content="d"))
+    assert terminal.screen == ["[NOTE] a", "", "[NOTE] b", "", "c", "", "[NOTE] d", "", ""]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed", "interrupted"])
+async def test_no_status_line_is_left_behind_however_a_run_ends(terminal: Terminal, how: str) -> None:
+    error = {"failed": ZeroDivisionError, "interrupted": KeyboardInterrupt}.get(how)
+    with pytest.RaisesGroup(error, flatten_subgroups=True) if error else contextlib.nullcontext():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal.read)
+            try:
+                with (
+                    trio.CancelScope() as scope,
+                    open_display(as_json=False, out=terminal.slave, environment=XTERM) as display,
+                ):
+                    async with open_hub(log=None, display=display) as hub:
+                        await send_all(hub, PlanningStart(iteration=1))
+                        await terminal.until("Working")
+                        if error is not None:
+                            raise error
+                        scope.cancel()
+                        await trio.sleep_forever()
+            finally:
+                nursery.cancel_scope.cancel()
+    terminal.read_rest()
+    assert terminal.screen == ["[Planning] Starting...", ""]
+
+
+async def test_no_status_line_is_left_behind_when_the_hub_did_not_come_to_its_end(terminal: Terminal) -> None:
+    line = LogLine(at="2026-11-21T21:52:44.962Z", session=None, event=PlanningStart(iteration=1))
+    with open_display(as_json=False, out=terminal.slave, environment=XTERM) as display:
+        await display.show([line], b"")
+        terminal.read_rest()
+        assert SPINNER.match(terminal.screen[-1])
+    terminal.read_rest()
+    assert terminal.screen == ["[Planning] Starting...", ""]
+
+
+async def test_a_resize_during_a_run_counts_at_once(terminal: Terminal) -> None:
+    call = ToolCall(id="1", name="Bash", input={"command": "x" * 500})
+    async with run_on(terminal) as hub:
+        await send_all(hub, PlanningStart(iteration=1))
+        for n, columns in enumerate((80, 60, 140, 30), 1):
+            terminal.resize(columns)
+            await send_all(hub, call)
+            await terminal.until(f"(?s)(x….*){{{n}}}")
+    widths = [len(row) for row in re.findall("▶ Bash: x+…", terminal.text)]
+    assert widths == [80, 60, 140, 30]
+
+
+async def test_the_last_word_is_said_after_the_hub_has_ended(terminal: Terminal) -> None:
+    tally = Tally()
+    tally.add(LoopApproved(iteration=1))
+    with open_display(as_json=False, out=terminal.slave, environment=XTERM) as display:
+        async with open_hub(log=None, display=display) as hub:
+            await send_all(hub, PlanningStart(iteration=1))
+        terminal.read_rest()
+        assert terminal.screen == ["[Planning] Starting...", ""]
+        await display.say(lambda page: render_summary(tally.summary(seconds=90), page)[:2])
+        terminal.read_rest()
+        assert terminal.screen == ["[Planning] Starting...", "", "Outcome     approved", ""]
+    assert b"\x1b[1;32mOutcome" in terminal.received
+
+
+@contextlib.contextmanager
+def open_output(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# ---- colour -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour", "live"),
+    [
+        (XTERM, True, True),
+        ({**XTERM, "NO_COLOR": "1"}, False, True),
+        ({**XTERM, "NO_COLOR": ""}, True, True),
+        ({**XTERM, "NO_COLOR": "1", "FORCE_COLOR": "1"}, False, True),
+        ({"TERM": "dumb"}, False, False),
+        ({}, False, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True, False),
+    ],
+)
+async def test_colour_and_status_line_on_a_terminal(
+    terminal: Terminal, environment: Mapping[str, str], colour: bool, live: bool
+) -> None:
+    async with run_on(terminal, environment=environment) as hub:
+        await send_all(hub, PlanningStart(iteration=1))
+        await terminal.until("Starting.*\n")
+    assert (b"\x1b[2m" in terminal.received) is colour
+    assert (b"Working" in terminal.received) is live
+
+
+@pytest.mark.parametrize(
+    ("environment", "written"),
+    [
+        (XTERM, "[Planning] Starting...\n"),
+        ({**XTERM, "FORCE_COLOR": "1"}, "\x1b[2m[Planning] Starting...\x1b[0m\n"),
+        ({**XTERM, "FORCE_COLOR": "1", "NO_COLOR": "1"}, "[Planning] Starting...\n"),
+        ({**XTERM, "FORCE_COLOR": ""}, "[Planning] Starting...\n"),
+    ],
+)
+async def test_a_file_gets_plain_text_unless_colour_is_forced(
+    tmp_path: Path, environment: Mapping[str, str], written: str
+) -> None:
+    with open_output(tmp_path / "out") as out, open_display(as_json=False, out=out, environment=environment) as display:
+        async with open_hub(log=None, display=display) as hub:
+            await send_all(hub, PlanningStart(iteration=1))
+    assert (tmp_path / "out").read_text() == written
+
+
+async def test_the_width_of_a_file_is_told_by_columns(tmp_path: Path) -> None:
+    for environment, width in (({}, 120), ({"COLUMNS": "66"}, 66), ({"COLUMNS": "0"}, 120), ({"COLUMNS": "x"}, 120)):
+        out = tmp_path / str(width)
+        with open_output(out) as fd, open_display(as_json=False, out=fd, environment=environment) as display:
+            async with open_hub(log=None, display=display) as hub:
+                await send_all(hub, ToolCall(id="", name="x", input="y" * 500))
+        assert len(out.read_text()) == width + 1
+
+
+# ---- readers that do not read -----------------------------------------------------------------
+
+
+async def go_on(hub: Hub, stalled: Callable[[], Awaitable[None]]) -> None:
+    """More than any buffer takes is sent; the program's other tasks go on all the while."""
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def producer() -> None:
+            for _ in range(50):
+                await send_all(hub, AgentMessage(text="z" * 10_000))
+
+        with trio.fail_after(5):
+            for _ in range(50):
+                await trio.sleep(0.002)
+        await stalled()
+
+
+async def test_a_terminal_that_nobody_reads_holds_nothing_but_the_events(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "FLUSH", 0.2)
+    with trio.fail_after(5):
+        async with run_on(terminal, read=False) as hub, trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(go_on, hub, give_up)
+
+
+async def test_a_terminal_that_is_held_gets_everything_when_it_is_let_go(terminal: Terminal) -> None:
+    with trio.fail_after(10):
+        async with run_on(terminal) as hub:
+            termios.tcflow(terminal.slave, termios.TCOOFF)  # what Ctrl+S does
+            seen: list[int] = []
+
+            async def let_go() -> None:
+                seen.append(terminal.received.count(b"z"))
+                termios.tcflow(terminal.slave, termios.TCOON)
+
+            await go_on(hub, let_go)
+            await send_all(hub, AgentMessage(text="the end"))
+            await terminal.until("the end")
+    assert seen == [0]
+    assert terminal.received.count(b"z") == 500_000
+
+
+async def test_a_slow_reader_of_a_pipe_gets_every_line_and_its_pipe_is_left_as_it_was(
+    tmp_path: Path, pipe: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "FLUSH", 0.05)
+    reading, writing = pipe
+    received = b""
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            over = trio.Event()
+
+            @nursery.start_soon
+            async def slow_reader() -> None:
+                nonlocal received
+                await over.wait()
+                await trio.sleep(0.2)  # longer than FLUSH
+                while not received.endswith(b'"the end"}}\n'):
+                    await trio.lowlevel.wait_readable(reading)
+                    received += os.read(reading, 65536)
+
+            with open_display(as_json=True, out=writing) as display:
+                async with open_hub(log=tmp_path / "log", display=display) as hub:
+                    await send_all(
+                        hub, *[AgentMessage(text="z" * 3000)] * 30, PingEvent(), AgentMessage(text="the end")
+                    )
+                    over.set()
+    assert received == (tmp_path / "log").read_bytes()
+    assert fcntl.fcntl(writing, fcntl.F_GETFL) & os.O_NONBLOCK == 0
+
+
+async def test_a_pipe_that_nobody_reads_holds_nothing_but_the_events(
+    pipe: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "FLUSH", 0.05)
+    with trio.fail_after(5), trio.CancelScope() as interrupted, open_display(as_json=True, out=pipe[1]) as display:
+        async with open_hub(log=None, display=display) as hub:
+
+            async def interrupt() -> None:
+                interrupted.cancel()
+
+            await go_on(hub, interrupt)
+    assert interrupted.cancelled_caught
+
+
+# ---- readers that go away ---------------------------------------------------------------------
+
+
+async def test_a_pipe_whose_reader_goes_is_noticed_though_nothing_is_written(pipe: list[int]) -> None:
+    reading, writing = pipe
+    with trio.fail_after(5), pytest.RaisesGroup(OutputClosed), open_display(as_json=True, out=writing) as display:
+        async with open_hub(log=None, display=display), trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def reader_leaves() -> None:
+                await trio.sleep(0.05)
+                os.close(reading)
+
+            await trio.sleep_forever()
+
+
+async def test_a_fifo_that_is_open_both_ways_is_not_closed_when_it_holds_something(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    fd = os.open(tmp_path / "fifo", os.O_RDWR)
+    try:
+        stream = Stream(fd)
+        await stream.write(b"something")
+        with trio.move_on_after(0.05) as waited:
+            await stream.closed()
+        assert waited.cancelled_caught
+    finally:
+        os.close(fd)
+
+
+async def test_writing_to_a_pipe_without_a_reader_is_an_error_of_its_own(pipe: list[int]) -> None:
+    os.close(pipe[0])
+    with trio.fail_after(5), pytest.raises(OutputClosed) as caught:
+        await Stream(pipe[1]).write(b"x")
+    assert caught.value.exit_code == 141
+
+
+async def test_a_terminal_that_vanishes_ends_the_run(terminal: Terminal) -> None:
+    with (
+        trio.fail_after(5),
+        pytest.RaisesGroup(OutputClosed),
+        open_display(as_json=False, out=terminal.slave, environment=XTERM) as display,
+    ):
+        async with open_hub(log=None, display=display) as hub:
+            os.close(terminal.master)
+            await send_all(hub, PlanningStart(iteration=1))
+            await trio.sleep_forever()
+
+
+async def test_a_full_disk_under_stdout_is_told() -> None:
+    with open_output(Path("/dev/full")) as full, pytest.raises(StorageError, match="No space left"):
+        await Stream(full).write(b"x")
+
+
+def test_a_stdout_that_was_closed_from_the_start_is_told(pipe: list[int]) -> None:
+    os.close(pipe[1])
+    with pytest.raises(OutputClosed), open_display(as_json=True, out=pipe[1]):
+        pass
+
+
+# ---- stderr -----------------------------------------------------------------------------------
+
+
+async def test_a_log_that_cannot_be_written_is_told_on_stderr(
+    terminal: Terminal, pipe: list[int], tmp_path: Path
+) -> None:
+    with open_display(as_json=False, out=terminal.slave, err=pipe[1], environment=XTERM) as display:
+        async with open_hub(log=tmp_path / "missing" / "log", display=display) as hub:
+            await send_all(hub, PlanningStart(iteration=1), AgentMessage(text="x"))
+    assert os.read(pipe[0], 1000).startswith(b"cuggino: The log cannot be written, the run goes on without it: ")
+    terminal.read_rest()
+    assert terminal.screen == ["[Planning] Starting...", "x", ""]
+
+
+async def test_any_task_may_warn_during_a_run_and_the_line_stands_alone(terminal: Terminal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(terminal.read)
+        with open_display(as_json=False, out=terminal.slave, err=terminal.slave, environment=XTERM) as display:
+            async with open_hub(log=None, display=display) as hub, trio.open_nursery() as tasks:
+
+                @tasks.start_soon
+                async def signals() -> None:
+                    for n in range(50):
+                        await display.warn(f"press {n}")
+
+                for n in range(200):
+                    await send_all(hub, AgentMessage(text=f"word {n}"))
+                    await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    terminal.read_rest()
+    *rows, last = terminal.screen
+    assert last == ""
+    assert [row for row in rows if row.startswith("word")] == [f"word {n}" for n in range(200)]
+    assert [row for row in rows if not row.startswith("word")] == [f"cuggino: press {n}" for n in range(50)]
+
+
+async def test_a_warning_comes_through_while_the_terminal_is_held(terminal: Terminal, pipe: list[int]) -> None:
+    termios.tcflow(terminal.slave, termios.TCOOFF)
+    with trio.fail_after(5), open_display(as_json=False, out=terminal.slave, err=pipe[1], environment=XTERM) as display:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(display.say, lambda _page: ["held"])
+            await trio.testing.wait_all_tasks_blocked()
+            await display.warn("stopping")
+            nursery.cancel_scope.cancel()
+    assert os.read(pipe[0], 100) == b"cuggino: stopping\n"
+
+
+async def test_a_stderr_that_is_stalled_or_closed_does_not_hold_a_warning(pipe: list[int]) -> None:
+    os.set_blocking(pipe[1], False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"x" * 4096)
+    with open_output(Path(os.devnull)) as null, trio.fail_after(3):
+        with open_display(as_json=True, out=null, err=pipe[1]) as display:
+            await display.warn("stalled")
+        with open_display(as_json=True, out=null, err=9999) as display:
+            await display.warn("closed")

@@ -1,0 +1,311 @@
+"""The hub on a virtual clock, with a display that only remembers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from cuggino.errors import StorageError
+from cuggino.events import AgentMessage, Event, LogLine, Note, PingEvent, SystemMessage, ToolCall, decode_log_line
+from cuggino.output.hub import CAPACITY, FLUSH, Hub, _stamps, open_hub
+from cuggino.output.jsonlines import LogFile, encode
+from cuggino.output.render import Page
+from cuggino.output.stream import OutputClosed
+
+
+class Memory:
+    """A display that can be stalled, broken and closed."""
+
+    def __init__(self, *, patient: bool = True, every: float = math.inf) -> None:
+        self.patient = patient
+        self.every = every
+        self.due = math.inf
+        self.shown: list[Event] = []
+        self.encoded = b""
+        self.calls: list[str] = []
+        self.ticks: list[float] = []
+        self.warnings: list[str] = []
+        self.flowing = trio.Event()
+        self.flowing.set()
+        self.gone = trio.Event()
+        self.error: Exception | None = None
+
+    async def show(self, lines: Sequence[LogLine], encoded: bytes, /) -> None:
+        self.calls.append("show")
+        await self.flowing.wait()
+        if self.error is not None:
+            raise self.error
+        self.shown += [line.event for line in lines]
+        self.encoded += encoded
+        self.due = trio.current_time() + self.every
+
+    async def tick(self) -> None:
+        self.calls.append("tick")
+        self.ticks.append(trio.current_time())
+        self.due = trio.current_time() + self.every
+
+    async def rest(self) -> None:
+        self.calls.append("rest")
+
+    async def say(self, _text: Callable[[Page], Sequence[str]], /) -> None: ...
+
+    async def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    async def closed(self) -> None:
+        await self.gone.wait()
+
+
+def texts(received: Sequence[Event]) -> list[str]:
+    return [event.text for event in received if isinstance(event, AgentMessage)]
+
+
+def logged(log: Path) -> list[str]:
+    return texts([decode_log_line(line).event for line in log.read_bytes().splitlines()])
+
+
+def say(number: int) -> AgentMessage:
+    return AgentMessage(text=str(number))
+
+
+async def send_many(hub: Hub, first: int, end: int) -> None:
+    send = hub.sender(None)
+    for number in range(first, end):
+        await send(say(number))
+
+
+def numbers(end: int) -> list[str]:
+    return [str(number) for number in range(end)]
+
+
+# ---- what is written --------------------------------------------------------------------------
+
+
+async def test_what_is_sent_is_logged_and_shown_in_order_and_pings_are_only_shown(tmp_path: Path) -> None:
+    display = Memory()
+    log = tmp_path / "log"
+    async with open_hub(log=log, display=display, now=lambda: 1795297964.9629) as hub:
+        await send_many(hub, 0, 500)
+        await hub.sender("s")(PingEvent())
+        await hub.sender("s")(Note(content="é"))
+    assert texts(display.shown) == logged(log) == numbers(500)
+    assert PingEvent() in display.shown
+    assert display.calls[-1] == "rest"
+    assert log.read_bytes() == display.encoded
+    assert b"PingEvent" not in display.encoded
+    assert log.read_bytes().splitlines()[-1].decode() == (
+        '{"at":"2026-11-21T21:52:44.962Z","session":"s","event":{"_tag":"Note","content":"é"}}'
+    )
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_waits_is_encoded_and_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    monkeypatch.setattr(LogFile, "append", lambda _self, data: writes.append(data))
+    async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
+        await send_many(hub, 0, CAPACITY)
+    assert [data.count(b"\n") for data in writes] == [CAPACITY]
+
+
+def test_a_stamp_is_utc_in_milliseconds_and_moves_on() -> None:
+    times = iter([0.0, 0.9999, 1.0, 1795297964.962])
+    stamp = _stamps(lambda: next(times))
+    assert [stamp() for _ in range(4)] == [
+        "1970-01-01T00:00:00.000Z",
+        "1970-01-01T00:00:00.999Z",
+        "1970-01-01T00:00:01.000Z",
+        "2026-11-21T21:52:44.962Z",
+    ]
+
+
+@pytest.mark.parametrize("given", ["\udc80", {"deep": ["\ud800"]}, object(), {"\udfff": 1}])
+def test_an_event_that_json_cannot_hold_does_not_harm_its_neighbours(given: Any) -> None:
+    lines = [
+        LogLine(at="", session=None, event=event) for event in (say(1), ToolCall(id="", name="", input=given), say(2))
+    ]
+    first, middle, last = (decode_log_line(line).event for line in encode(lines).splitlines())
+    assert (first, last) == (say(1), say(2))
+    assert isinstance(middle, ToolCall | SystemMessage)
+
+
+async def test_an_event_nested_too_deeply_is_told_of() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    (line,) = encode([LogLine(at="", session=None, event=ToolCall(id="", name="", input=deep))]).splitlines()
+    event = decode_log_line(line).event
+    assert isinstance(event, SystemMessage)
+    assert "ToolCall could not be written as JSON" in event.text
+
+
+# ---- a log that cannot be written -------------------------------------------------------------
+
+
+async def test_a_log_that_cannot_be_opened_is_told_once_and_everything_is_shown(tmp_path: Path) -> None:
+    display = Memory()
+    async with open_hub(log=tmp_path / "missing" / "log", display=display) as hub:
+        await send_many(hub, 0, 300)
+    assert texts(display.shown) == numbers(300)
+    (warning,) = display.warnings
+    assert "No such file" in warning
+
+
+def test_a_full_disk_leaves_whole_lines_and_the_log_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogFile(tmp_path / "log")
+    assert log.append(b"one\n") is None
+    write = os.write
+
+    def almost_full(fd: int, data: bytes) -> int:
+        if len(data) <= 2:
+            raise OSError(28, "No space left on device")
+        return write(fd, data[:2])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", almost_full)
+        error = log.append(b"two\n")
+    assert error is not None
+    assert log.append(b"three\n") is None
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"one\nthree\n"
+
+
+# ---- time -------------------------------------------------------------------------------------
+
+
+async def test_the_display_is_ticked_while_nothing_comes(autojump_clock: MockClock) -> None:
+    display = Memory(every=0.25)
+    async with open_hub(log=None, display=display) as hub:
+        start = autojump_clock.current_time()
+        await trio.sleep(10)
+        assert display.ticks == []
+        await hub.sender(None)(say(0))
+        await trio.sleep(1.1)
+    assert [tick - start for tick in display.ticks] == pytest.approx([10.25, 10.5, 10.75, 11.0])
+
+
+async def test_a_stalled_display_holds_the_producers_and_memory_stays_flat(autojump_clock: MockClock) -> None:
+    display = Memory()
+    display.flowing = trio.Event()
+    sent = 0
+    async with open_hub(log=None, display=display) as hub, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def producer() -> None:
+            nonlocal sent
+            send = hub.sender(None)
+            for number in range(1000):
+                await send(say(number))
+                sent = number + 1
+
+        await trio.sleep(60)
+        assert autojump_clock.current_time() >= 60
+        assert CAPACITY <= sent <= 2 * CAPACITY + 2
+        display.flowing.set()
+    assert texts(display.shown) == numbers(1000)
+
+
+# ---- the end ----------------------------------------------------------------------------------
+
+
+async def test_what_a_cancelled_body_sends_while_it_cleans_up_is_not_lost(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    display = Memory()
+    start = autojump_clock.current_time()
+    with trio.CancelScope() as interrupted:
+        async with open_hub(log=tmp_path / "log", display=display) as hub:
+            try:
+                await send_many(hub, 0, 10)
+                interrupted.cancel()
+                await trio.sleep_forever()
+            finally:
+                with trio.move_on_after(5, shield=True):
+                    await trio.sleep(3)
+                    await send_many(hub, 10, 300)
+                await hub.sender(None)(say(300))  # no shield: there is room
+    assert texts(display.shown) == logged(tmp_path / "log") == numbers(301)
+    assert display.calls[-1] == "rest"
+    assert autojump_clock.current_time() - start == pytest.approx(3)
+
+
+async def test_a_display_that_is_not_patient_has_a_bounded_time_at_the_end(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    display = Memory(patient=False)
+    display.flowing = trio.Event()
+    async with open_hub(log=tmp_path / "log", display=display) as hub:
+        await send_many(hub, 0, 10)
+        await wait_all_tasks_blocked()
+        await send_many(hub, 10, 20)
+        end = autojump_clock.current_time()
+    assert autojump_clock.current_time() - end == pytest.approx(FLUSH)
+    assert logged(tmp_path / "log") == numbers(20)
+
+
+async def test_a_patient_display_is_waited_for(autojump_clock: MockClock) -> None:
+    display = Memory(patient=True)
+    display.flowing = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def reader() -> None:
+            await trio.sleep(1000)
+            display.flowing.set()
+
+        async with open_hub(log=None, display=display) as hub:
+            await send_many(hub, 0, 10)
+    assert autojump_clock.current_time() >= 1000
+    assert texts(display.shown) == numbers(10)
+
+
+async def test_a_cancellation_ends_the_wait_for_a_patient_display(tmp_path: Path, autojump_clock: MockClock) -> None:
+    display = Memory(patient=True)
+    display.flowing = trio.Event()
+    start = autojump_clock.current_time()
+    with trio.move_on_after(100) as scope:
+        async with open_hub(log=tmp_path / "log", display=display) as hub:
+            await send_many(hub, 0, 10)
+    assert scope.cancelled_caught
+    assert autojump_clock.current_time() - start == pytest.approx(100 + FLUSH)
+    assert logged(tmp_path / "log") == numbers(10)
+
+
+@pytest.mark.parametrize("error", [OutputClosed(), StorageError("The output cannot be written: disk full")])
+async def test_a_display_that_fails_ends_the_body_and_the_log_goes_on(tmp_path: Path, error: Exception) -> None:
+    display = Memory()
+    display.error = error
+    with pytest.RaisesGroup(pytest.RaisesExc(type(error))):
+        async with open_hub(log=tmp_path / "log", display=display) as hub:
+            try:
+                await hub.sender(None)(say(0))
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await send_many(hub, 1, 300)
+    assert logged(tmp_path / "log") == numbers(300)
+    assert display.calls == ["show"]
+
+
+async def test_a_reader_that_goes_away_is_noticed_though_nothing_is_written(tmp_path: Path) -> None:
+    display = Memory()
+    with pytest.RaisesGroup(OutputClosed):
+        async with open_hub(log=tmp_path / "log", display=display):
+            display.gone.set()
+            await trio.sleep_forever()
+
+
+async def test_an_error_of_the_body_comes_out_and_what_was_sent_is_written(tmp_path: Path) -> None:
+    with pytest.RaisesGroup(ZeroDivisionError):
+        async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
+            await hub.sender(None)(say(0))
+            raise ZeroDivisionError
+    assert logged(tmp_path / "log") == ["0"]
