@@ -1,0 +1,184 @@
+"""cuggino from Python: run a loop and look at its events, from a script or from any async program.
+
+    from cuggino import api
+
+    with api.run("the CSV export, see .specs/export.md", root="~/project") as loop:
+        for event in loop:
+            print(type(event).__name__)
+    print(loop.outcome)
+
+In an asyncio (or Trio) program: `async with api.run(...) as loop: async for event in loop: ...`. cuggino
+itself always runs on Trio, in a thread of its own. Leaving the block early interrupts the loop as Ctrl+C would: its
+agents are gone when the block has been left, and the session can be gone on with (`resume=True`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio.from_thread
+import anyio.to_thread
+import trio
+
+from cuggino.desk import open_desk
+from cuggino.errors import CugginoError, UsageError, leaves
+from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
+from cuggino.loop.loop import run_loop
+from cuggino.loop.session import Session, find
+from cuggino.output.summary import Tally
+from cuggino.project import Project
+
+__all__ = ["LoopRun", "run"]
+
+
+def run(
+    focus: str | None = None, *, root: Path | str = ".", review: str | None = None, resume: bool | str = False
+) -> LoopRun:
+    """One loop, as `cuggino run` has it, in the project that `root` is in. It starts when its block is entered.
+
+    Either `focus`, with a person's `review` if there is one, or `resume`: True for the newest session that
+    can be gone on with, or the beginning of an id.
+    """
+    if (focus is None) is (resume is False):
+        raise UsageError("Give either a focus or resume.")
+    return LoopRun(Project.find(Path(root).expanduser()), focus, review, resume)
+
+
+class LoopRun:
+    """A loop and its events. For one block, `with` or `async with`, and one iteration.
+
+    Events come in order and none is left out; the loop waits for who iterates, 64 events ahead at the most.
+    The iteration ends with the loop's last event. What made the loop fail is raised at the end of the iteration.
+    """
+
+    def __init__(self, project: Project, focus: str | None, review: str | None, resume: bool | str) -> None:
+        self._project = project
+        self._focus = focus
+        self._review = review
+        self._resume = resume
+        self._outcome: LoopTerminalEvent | None = None
+        self._portal: AbstractContextManager[anyio.from_thread.BlockingPortal] | None = None
+        self._call: Callable[..., PrintableEvent | None] | None = None
+        self._finished: Future[None] | None = None
+        self._events, self._receive = trio.open_memory_channel[PrintableEvent](0)
+
+    @property
+    def outcome(self) -> LoopTerminalEvent:
+        """The loop's last event. Only when the iteration has ended by itself."""
+        if self._outcome is None:
+            raise CugginoError("The loop has not come to its end.")
+        return self._outcome
+
+    # ---- for scripts
+
+    def __enter__(self) -> Self:
+        self._portal = anyio.from_thread.start_blocking_portal(backend="trio")
+        portal = self._portal.__enter__()
+        self._finished = portal.start_task_soon(self._work)
+        self._call = partial(portal.call, self._next)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._finished is not None
+        assert self._portal is not None
+        self._finished.cancel()
+        self._portal.__exit__(None, None, None)
+
+    def __iter__(self) -> Iterator[PrintableEvent]:
+        while (event := self._take()) is not None:
+            yield event
+
+    # ---- for async programs
+
+    async def __aenter__(self) -> Self:
+        return await anyio.to_thread.run_sync(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.__exit__, None, None, None)
+
+    async def __aiter__(self) -> AsyncIterator[PrintableEvent]:
+        while (event := await anyio.to_thread.run_sync(self._take, abandon_on_cancel=True)) is not None:
+            yield event
+
+    # ---- what runs in the other thread
+
+    def _take(self) -> PrintableEvent | None:
+        """The next event; at the end None, or what made the loop fail."""
+        assert self._call is not None
+        assert self._finished is not None
+        event = self._call()
+        if event is None:
+            with suppress(CancelledError):
+                self._finished.result()
+        return event
+
+    async def _next(self) -> PrintableEvent | None:
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            return None
+
+    async def _work(self) -> None:
+        with self._events:
+            try:
+                async with open_desk(
+                    self._project, "cuggino.api", _Listener(self._events), Tally(), trio.Event()
+                ) as desk:
+                    session = self._session()
+                    self._outcome = await run_loop(desk.workshop, session, desk.sender(session.id))
+                    if session.state.ended is not None:
+                        session.delete()
+            except ExceptionGroup as group:
+                raise next(leaves(group)) from group
+
+    def _session(self) -> Session:
+        if self._focus is None:
+            return find(self._project, self._resume if isinstance(self._resume, str) else None)
+        return Session.create(self._project, self._focus, review=self._review)
+
+
+class _Listener:
+    """The hub's display, for who iterates."""
+
+    patient = True
+    due = math.inf
+
+    def __init__(self, events: trio.MemorySendChannel[PrintableEvent]) -> None:
+        self._events = events
+
+    async def show(self, lines: Sequence[LogLine], _encoded: bytes, /) -> None:
+        for line in lines:
+            await self._events.send(line.event)
+
+    async def tick(self) -> None:
+        """Never due."""
+
+    async def rest(self) -> None:
+        """Nothing to put away."""
+
+    async def say(self, _text: object, /) -> None:
+        """Events only."""
+
+    async def warn(self, text: str) -> None:
+        """The log cannot be written: the loop goes on, as it does in a terminal."""
+
+    async def closed(self) -> None:
+        await trio.sleep_forever()

@@ -1,0 +1,61 @@
+"""`cuggino run`: one loop over one focus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cuggino.desk import Desk
+from cuggino.errors import UsageError
+from cuggino.foreground import in_foreground
+from cuggino.loop.session import Session, find
+from cuggino.project import Project
+
+
+async def run(
+    *,
+    focus: Annotated[str | None, Parameter(name=["--focus", "-f"], allow_leading_hyphen=True)] = None,
+    review: Path | None = None,
+    resume: Annotated[bool | str | None, Parameter(negative="")] = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Plan, implement and review one focus until the code matches the specs.
+
+    Agents work in the project's own working tree, with permissions skipped. Settings come from
+    `.cuggino.json`. Ctrl+C stops the agent and keeps the session: `--resume` goes on with it.
+
+    Example: cuggino run --focus "the CSV export, see .specs/export.md"
+
+    Parameters
+    ----------
+    focus
+        What to work on, in words; `@path` has the agents read that file.
+    review
+        A file with your own code review, for the first planner.
+    resume
+        Go on with an interrupted or failed session: the newest, or the one whose ID begins so.
+    json
+        One event a line on stdout, as in the log, and nothing else.
+    """
+    if resume not in (None, False) and (focus is not None or review is not None):
+        raise UsageError("--resume goes on with a session's own focus.", advice="Leave --focus and --review out.")
+    if resume in (None, False) and not (focus or "").strip():
+        raise UsageError("There is no focus.", advice='Say what to work on: cuggino run --focus "…"')
+    words = _read(review) if review is not None else None
+    project = Project.find(Path.cwd())
+
+    async def work(desk: Desk) -> int:
+        if resume not in (None, False):
+            return await desk.run(find(project, resume if isinstance(resume, str) and resume else None))
+        return await desk.run(Session.create(project, focus or "", review=words))
+
+    return await in_foreground(project, "run", work, as_json=json)
+
+
+def _read(review: Path) -> str:
+    try:
+        return review.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The review {review} cannot be read: {error}") from error

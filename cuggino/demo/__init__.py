@@ -1,0 +1,1 @@
+"""A sample project that a person can watch cuggino work off, with no key and no network."""

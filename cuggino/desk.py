@@ -1,0 +1,130 @@
+"""All that one command needs to run agents in one project: the lock, who owns the processes, the log.
+
+    async with open_desk(project, "cuggino run", display, hurry) as desk:
+        await desk.run(session)
+
+What is opened first ends last: the lock outlives the hub, and the hub, which still logs what is said while
+the rest is being stopped, outlives the agents.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from random import Random
+
+import trio
+
+from cuggino.agents.backends import backend
+from cuggino.agents.headless import HeadlessAgent
+from cuggino.config import load
+from cuggino.errors import LoopError
+from cuggino.events import (
+    Event,
+    LoopApproved,
+    LoopLimitReached,
+    LoopMaxIterations,
+    LoopSpecIssue,
+    LoopTerminalEvent,
+    Send,
+)
+from cuggino.git import Git
+from cuggino.lock import Owner, lock
+from cuggino.loop.command import ShellCommands
+from cuggino.loop.loop import Workshop, run_loop
+from cuggino.loop.session import Session, stored
+from cuggino.output.hub import Display, Hub, open_hub
+from cuggino.output.summary import Tally
+from cuggino.process.children import Children
+from cuggino.process.sweep import sweep
+from cuggino.project import Project, living_log, prune_logs, uuid7
+from cuggino.roles import Role
+
+
+class Desk:
+    """Made by `open_desk`."""
+
+    def __init__(self, workshop: Workshop, hub: Hub, tally: Tally) -> None:
+        self.workshop = workshop
+        self._hub = hub
+        self._tally = tally
+
+    def sender(self, session: str | None) -> Send:
+        """Where a session's events go: counted for the summary, logged, shown."""
+        send_on, count = self._hub.sender(session), self._tally.add
+
+        async def send(event: Event) -> None:
+            count(event)
+            await send_on(event)
+
+        return send
+
+    async def run(self, session: Session) -> int:
+        """One loop, to its end; returns the exit code. The files of a session that is over are deleted."""
+        try:
+            last = await run_loop(self.workshop, session, self.sender(session.id))
+        except LoopError as error:  # its message was shown, as LoopFailed
+            return error.exit_code
+        if session.state.ended is not None:
+            session.delete()
+        return exit_code(last)
+
+
+def exit_code(last: LoopTerminalEvent) -> int:
+    """What a run ends with, whose last event this is."""
+    match last:
+        case LoopApproved():
+            return 0
+        case LoopSpecIssue():
+            return 4
+        case LoopMaxIterations() | LoopLimitReached():
+            return 5
+    return 1
+
+
+@asynccontextmanager
+async def open_desk(
+    project: Project, command: str, display: Display, tally: Tally, hurry: trio.Event
+) -> AsyncIterator[Desk]:
+    """Work in a project for the length of the block, alone.
+
+    Raises ConfigError before anything is started, LockedError when another command works here. First it
+    clears up what a command that died has left. After the block no process that was started in it is alive.
+    `hurry` cuts the time short that agents have to stop.
+    """
+    config = load(project.config_file)
+    agents = {role: backend(config.backend(role)) for role in Role}
+    project.prepare()
+    marker = uuid7().replace("-", "")
+    with lock(project, command, marker) as former:
+        _clear_up(project, former)
+        children = Children(marker=marker, hurry=hurry)
+        workshop = Workshop(
+            project=project,
+            config=config,
+            agent=lambda role: HeadlessAgent(agents[role], children),
+            commands=ShellCommands(children, project.root),
+            git=Git(project.root, children, project.wip),
+            now=lambda: datetime.now(UTC),
+            random=Random(),
+        )
+        with living_log(project) as log:
+            async with open_hub(log=log, display=display) as hub:
+                yield Desk(workshop, hub, tally)
+
+
+def _clear_up(project: Project, former: Owner | None) -> None:
+    """What a command that died left behind: its processes, sessions that were over, torn temporary files, old logs."""
+    if former is not None:
+        sweep(former.marker)
+    for session in stored(project):
+        if session.state.ended is not None:
+            if session.state.issue_file is not None:
+                session.persist_issue()
+            session.delete()
+    for path in project.wip.glob(".*"):  # temporary, and nobody's: the lock is ours
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    prune_logs(project, time.time())

@@ -1,0 +1,73 @@
+"""The one `trio.run`: arguments in, errors to exit codes out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from functools import partial
+
+import trio
+from cyclopts import CycloptsError
+
+from cuggino.cli.app import app
+from cuggino.errors import CugginoError, leaves
+from cuggino.signals import end_by
+
+USAGE = 2
+CLOSED_OUTPUT = 141
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code; a command that a signal ended ends the process by that signal."""
+    if sys.platform == "win32":
+        print(
+            "cuggino needs Linux or macOS: Windows has no process groups and signals as it uses them.", file=sys.stderr
+        )
+        return 1
+    verbose = "-v" in arguments
+    try:
+        code = trio.run(partial(_command, [word for word in arguments if word != "-v"]))
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        code = CLOSED_OUTPUT
+    except BaseExceptionGroup as group:
+        code = _tell(group, verbose)
+    except CugginoError as error:
+        code = _tell(error, verbose)
+    code = max(code, _flush())
+    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
+        end_by(signal.Signals(code - 128))
+    return code
+
+
+async def _command(arguments: list[str]) -> int:
+    try:
+        result = await app.run_async(arguments, exit_on_error=False, print_error=True, result_action="return_value")
+    except CycloptsError:
+        return USAGE
+    return result if isinstance(result, int) else 0
+
+
+def _tell(error: BaseException, verbose: bool) -> int:
+    """Say what failed, once, on stderr; returns the exit code. What is no CugginoError is a bug: shown whole."""
+    all_of_them = list(leaves(error))
+    known = [leaf for leaf in all_of_them if isinstance(leaf, CugginoError)]
+    if verbose or len(known) < len(all_of_them):
+        traceback.print_exception(error)
+    for message in dict.fromkeys(str(leaf) for leaf in known if leaf.exit_code != CLOSED_OUTPUT):
+        print(f"cuggino: {message}", file=sys.stderr)
+    return max((leaf.exit_code for leaf in known), default=1)
+
+
+def _flush() -> int:
+    """Write out what Python still holds; a closed stdout is no reason for a traceback."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_OUTPUT
+    return 0

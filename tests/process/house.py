@@ -1,0 +1,215 @@
+"""A project with the scripted agent, and `cuggino` started in it as a person would start it.
+
+The environment is built from nothing. Everything that cuggino starts inherits a canary from it, or, where an
+agent empties the environment, has it in its arguments: `House.left` finds what is still alive.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import trio
+
+from cuggino.events import LogLine, PrintableEvent, decode_log_line
+
+Step = dict[str, Any]
+
+PLAN: Sequence[Step] = (
+    {"do": "write", "path": "{writable}", "text": "# Plan\n1. The task."},
+    {"do": "marker", "name": "PLAN_COMPLETE", "text": "planned"},
+)
+PROGRESS: Sequence[Step] = (
+    {"do": "append", "path": "work.txt", "text": "a part\n"},
+    {"do": "marker", "name": "PROGRESS", "text": "A part"},
+)
+DONE: Sequence[Step] = (
+    {"do": "append", "path": "work.txt", "text": "the rest\n"},
+    {"do": "marker", "name": "DONE", "text": "The rest"},
+)
+APPROVE: Sequence[Step] = ({"do": "marker", "name": "APPROVED", "text": "good"},)
+CHANGES: Sequence[Step] = ({"do": "marker", "name": "REQUEST_CHANGES", "text": "not good"},)
+
+
+def turn(*steps: Step, **more: Any) -> dict[str, Any]:
+    """A turn of a script."""
+    return {"steps": list(steps), **more}
+
+
+def script(**roles: Sequence[Sequence[Step]]) -> dict[str, Any]:
+    """Turns for some roles; a role that is not given plays well, for ever."""
+    good = {"planner": PLAN, "implementer": DONE, "reviewer": APPROVE}
+    turns = {role: [turn(*steps) for steps in roles.get(role, ())] for role in good}
+    return {role: [*turns[role], turn(*steps, times=0)] for role, steps in good.items()}
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """A cuggino that has ended. `code` is negative for a signal."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[PrintableEvent]:
+        """What `--json` printed."""
+        return [decode_log_line(line).event for line in self.out.splitlines()]
+
+    @property
+    def names(self) -> list[str]:
+        return [type(event).__name__ for event in self.events]
+
+
+class House:
+    """A git project below `folder`."""
+
+    def __init__(self, folder: Path, *, play: dict[str, Any] | None = None, **config: Any) -> None:
+        self.canary = f"canary-{uuid4().hex}"
+        self.root = folder / "project"
+        self.home = folder / "home"
+        self.home.mkdir()
+        (self.root / ".specs").mkdir(parents=True)
+        (self.root / ".specs" / "app.md").write_text("# App\n")
+        (self.root / ".cuggino.json").write_text(json.dumps({"agent": "scripted", **config}))
+        self.script = folder / "script.json"
+        self.play(play or script())
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "start"]):
+            self.git(*arguments)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm",
+            "CUGGINO_SCRIPT": str(self.script),
+            "CANARY": self.canary,
+            **{f"GIT_{who}_{what}": "tester" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+        }
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".cuggino"
+
+    @property
+    def wip(self) -> list[str]:
+        return sorted(path.name for path in (self.state / "wip").iterdir())
+
+    def play(self, play: dict[str, Any]) -> None:
+        self.script.write_text(json.dumps(play))
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=self.root, env=self.environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    def logged(self) -> list[LogLine]:
+        """The newest log's whole lines."""
+        path = max((self.state / "logs").glob("*.jsonl"))
+        return [decode_log_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+    async def run(
+        self, *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+    ) -> Finished:
+        """`cuggino ARGUMENTS`, to its end."""
+        done = await trio.run_process(
+            [sys.executable, "-m", "cuggino", *arguments],
+            cwd=cwd or self.root,
+            env=environment or self.environment,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        return Finished(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+    @asynccontextmanager
+    async def started(self, *arguments: str, under: Sequence[str] = ()) -> AsyncIterator[Running]:
+        """`cuggino ARGUMENTS --json` for the length of the block; killed at its end if it still runs."""
+        process = await trio.lowlevel.open_process(
+            [*under, sys.executable, "-m", "cuggino", *arguments, "--json"],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        async with trio.open_nursery() as nursery:
+            running = Running(process)
+            nursery.start_soon(running.read)
+            try:
+                yield running
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+                nursery.cancel_scope.cancel()
+
+    def left(self) -> list[str]:
+        """The processes that carry the canary and are alive."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit() or int(folder.name) == os.getpid():
+                continue
+            try:
+                words = (folder / "cmdline").read_bytes()
+                if self.canary.encode() in words or self.canary.encode() in (folder / "environ").read_bytes():
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                    if state != "Z":
+                        found.append(words.replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+        return found
+
+
+class Running:
+    """A cuggino at work. What it prints is read all the time."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.err = b""
+        self._out = b""
+        self._more = trio.Event()
+
+    async def read(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_err)
+            assert self.process.stdout is not None
+            async for chunk in self.process.stdout:
+                self._out += chunk
+                self._more.set()
+                self._more = trio.Event()
+
+    async def _read_err(self) -> None:
+        assert self.process.stderr is not None
+        async for chunk in self.process.stderr:
+            self.err += chunk
+
+    @property
+    def names(self) -> list[str]:
+        return [type(decode_log_line(line).event).__name__ for line in self._out.split(b"\n")[:-1]]
+
+    async def until(self, name: str, times: int = 1) -> None:
+        """Wait until an event of this kind was printed so often."""
+        while self.names.count(name) < times:
+            await self._more.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def end(self) -> tuple[int, float]:
+        """Its exit code, negative for a signal, and how long that took from now."""
+        begun = trio.current_time()
+        code = await self.process.wait()
+        return code, trio.current_time() - begun

@@ -1,0 +1,241 @@
+"""However a run is stopped: on time, with the right exit code, nothing left alive, and it can be gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.process.house import APPROVE, DONE, PLAN, House, Step, script
+
+RUN = ("run", "--focus", "the work")
+
+
+SLEEP: Step = {"do": "run", "command": "sleep 300"}
+"""A tool of the agent's that runs long, in a session of its own, as claude's Bash does."""
+
+
+async def until_exists(path: Path) -> None:
+    while not path.exists():  # noqa: ASYNC110 - a file of another process
+        await trio.sleep(0.01)
+
+
+async def until_calm(house: House) -> None:
+    """A keeper needs some time for its last sweep; nobody gets more than the specified three seconds."""
+    with trio.move_on_after(3):
+        while house.left():  # noqa: ASYNC110 - processes that are not ours
+            await trio.sleep(0.02)
+    assert house.left() == []
+
+
+def place(event: str, times: int = 1, /, config: dict[str, Any] | None = None, **roles: list[list[Step]]) -> Any:
+    """Where a run is when this event was printed so often."""
+    return event, times, config or {}, roles
+
+
+ONCE = "test -e ran || { touch ran; sleep 300; }"
+
+PLACES = {
+    "planning": place("AgentMessage", planner=[[{"do": "say", "text": "hm"}, {"do": "hang"}]]),
+    "implementing": place("ToolCall", 2, implementer=[[SLEEP, *DONE]]),
+    "reviewing": place("ToolCall", 3, reviewer=[[SLEEP, *APPROVE]]),
+    "the check command": place("PlanComplete", config={"checkCommand": ONCE}),
+    "the setup command": place("PlanComplete", config={"setupCommand": ONCE}),
+    "a backoff": place("AgentRetry", implementer=[[{"do": "fail", "kind": "overloaded"}]]),
+    "a usage limit": place("AgentWaiting", implementer=[[{"do": "fail", "kind": "usage-limit", "resetsIn": 3600}]]),
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
+async def test_ctrl_c_ends_a_run_at_once_wherever_it_is_and_resume_finishes_it(tmp_path: Path, where: str) -> None:
+    event, times, config, roles = PLACES[where]
+    house = House(tmp_path, play=script(**roles), commit=True, **config)
+    with trio.fail_after(30):
+        async with house.started(*RUN) as running:
+            await running.until(event, times)
+            if config:
+                await until_exists(house.root / "ran")
+            running.send(signal.SIGINT)
+            code, seconds = await running.end()
+        assert code == -signal.SIGINT
+        assert seconds < 2.5
+        assert house.left() == []
+        assert any(name.endswith(".json") for name in house.wip)
+        finished = await house.run("run", "--resume", "--json")
+    assert finished.code == 0, finished.err
+    assert finished.names.count("PlanningStart") == (1 if where == "planning" else 0)
+    assert finished.names[-1] == "LoopApproved"
+    assert house.wip == []
+    assert "the rest" in (house.root / "work.txt").read_text()
+
+
+async def test_an_agent_that_ignores_signals_has_five_seconds_and_a_second_press_takes_them_away(
+    tmp_path: Path,
+) -> None:
+    stubborn = [{"do": "ignore-signals"}, {"do": "say", "text": "no"}, {"do": "hang"}]
+    house = House(tmp_path, play=script(implementer=[stubborn, stubborn]))
+    with trio.fail_after(40):
+        async with house.started(*RUN) as running:
+            await running.until("AgentMessage")
+            running.send(signal.SIGINT)
+            code, seconds = await running.end()
+        assert (code, 5 <= seconds < 7) == (-signal.SIGINT, True)
+        assert b"5 s" in running.err
+        assert house.left() == []
+        async with house.started("run", "--resume") as running:
+            await running.until("AgentMessage")
+            running.send(signal.SIGINT)
+            await trio.sleep(0.5)  # presses that come together count as one
+            running.send(signal.SIGINT)
+            code, seconds = await running.end()
+        assert (code, seconds < 2) == (-signal.SIGINT, True)
+        assert house.left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_other_signals_interrupt_too_and_the_process_ends_by_them(tmp_path: Path, number: signal.Signals) -> None:
+    house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]))
+    with trio.fail_after(20):
+        async with house.started(*RUN) as running:
+            await running.until("ToolCall", 2)
+            running.send(number)
+            code, seconds = await running.end()
+    assert (code, seconds < 2.5) == (-number, True)
+    assert house.left() == []
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"setsid": True},
+    {"doubleFork": True, "setsid": True},
+    {"setsid": True, "ignoreSignals": True},
+    {"setsid": True, "doubleFork": True, "ignoreSignals": True, "emptyEnvironment": True},
+    {"keepOutput": True},
+]
+
+
+def alive(pids: Path) -> list[int]:
+    found = []
+    for pid in map(int, pids.read_text().split()):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["interrupted", "kill -9"])
+async def test_what_an_agent_left_behind_is_ended_with_it_however_it_hides(tmp_path: Path, *, killed: bool) -> None:
+    pids = tmp_path / "pids"
+    leavings = [{"do": "leave", "pids": str(pids), **way} for way in WAYS]
+    chain = {"do": "chain", "pids": str(tmp_path / "link")}
+    house = House(tmp_path, play=script(implementer=[[*leavings, chain, {"do": "say", "text": "now"}, {"do": "hang"}]]))
+    with trio.fail_after(30):
+        async with house.started(*RUN) as running:
+            await running.until("AgentMessage")
+            assert len(alive(pids)) >= len(WAYS)
+            running.send(signal.SIGKILL if killed else signal.SIGINT)
+            code, _ = await running.end()
+            assert code == -(signal.SIGKILL if killed else signal.SIGINT)
+            if killed:
+                await until_calm(house)
+            assert house.left() == []
+            assert alive(pids) == []
+            assert alive(tmp_path / "link") == []
+
+
+async def test_what_an_agent_left_behind_is_gone_when_the_next_one_starts(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    leavings = [{"do": "leave", "pids": str(pids), **way} for way in WAYS]
+    house = House(tmp_path, play=script(implementer=[[*leavings, *DONE]]))
+    with trio.fail_after(20):
+        async with house.started(*RUN) as running:
+            await running.until("ReviewingStart")
+            assert alive(pids) == []
+            assert await running.process.wait() == 0
+
+
+async def test_after_kill_9_the_next_run_goes_on_without_planning_again(tmp_path: Path) -> None:
+    house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]), commit=True)
+    with trio.fail_after(30):
+        async with house.started(*RUN) as running:
+            await running.until("ToolCall", 2)
+            running.send(signal.SIGKILL)
+            await running.end()
+        await until_calm(house)
+        finished = await house.run("run", "--resume", "--json")
+    assert finished.code == 0, finished.err
+    assert "PlanningStart" not in finished.names
+    assert house.wip == []
+
+
+async def test_keepers_that_were_killed_as_well_leave_their_tree_to_the_next_start(tmp_path: Path) -> None:
+    house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]))
+    with trio.fail_after(30):
+        async with house.started(*RUN) as running:
+            await running.until("ToolCall", 2)
+            pid = running.process.pid
+            os.kill(pid, signal.SIGSTOP)
+            keepers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for keeper in keepers:
+                os.kill(int(keeper), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
+            await running.end()
+        assert house.left() != []
+        await house.run("run", "--resume", "--json")
+    assert house.left() == []
+
+
+async def test_a_closed_stdout_ends_a_run_even_when_nothing_is_printed(tmp_path: Path) -> None:
+    house = House(tmp_path, play=script(implementer=[[{"do": "say", "text": "go"}, {"do": "hang"}]]))
+    command = f"{sys.executable} -m cuggino run --focus x; echo $? > {tmp_path}/c; mv {tmp_path}/c {tmp_path}/code"
+    with trio.fail_after(20):
+        await trio.run_process(
+            ["bash", "-c", f"({command}) | head -1"], cwd=house.root, env=house.environment, capture_stdout=True
+        )
+        await until_exists(tmp_path / "code")
+    assert (tmp_path / "code").read_text() == "141\n"
+    assert house.left() == []
+
+
+async def test_a_shell_loop_around_it_stops_with_ctrl_c(tmp_path: Path) -> None:
+    """It ends by the signal itself: a shell that saw an exit code of 130 would go on with its loop."""
+    house = House(tmp_path, play=script(implementer=[[{"do": "say", "text": "go"}, {"do": "hang"}]]))
+    loop = f"while :; do {sys.executable} -m cuggino run --focus x; done"
+    with trio.fail_after(20):
+        process = await trio.lowlevel.open_process(
+            ["bash", "-c", loop],
+            cwd=house.root,
+            env=house.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        seen = b""
+        while b"go" not in seen:
+            seen += await process.stdout.receive_some()
+        os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+        code = await process.wait()
+    assert code == -signal.SIGINT
+    assert house.left() == []
+
+
+async def test_nohup_stays_nohup(tmp_path: Path) -> None:
+    house = House(
+        tmp_path, play=script(planner=[[{"do": "say", "text": "hm"}, {"do": "think", "seconds": 0.5}, *PLAN]])
+    )
+    with trio.fail_after(20):
+        async with house.started(*RUN, under=("nohup",)) as running:
+            await running.until("AgentMessage")
+            running.send(signal.SIGHUP)
+            code, _ = await running.end()
+    assert code == 0
