@@ -1,0 +1,125 @@
+"""What a person waits for: a command's start, and its end after Ctrl+C.
+
+The agent is a stand-in for claude that tells when it was executed, then sleeps until it is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.measure import Row, alternate, command_seconds
+
+CUGGINO = Path(sys.executable).with_name("cuggino")
+
+PATIENCE = 20
+"""Seconds after which something is broken, not slow."""
+
+AGENT = """#!/bin/sh
+echo >"$BENCH_STARTED"
+exec sleep 60
+"""
+
+
+def rows(runs: int) -> list[Row]:
+    version, bare = alternate(
+        lambda: command_seconds([str(CUGGINO), "--version"]),
+        lambda: command_seconds([sys.executable, "-c", "pass"]),
+        runs,
+    )
+    with _project() as (project, environment):
+        start, imports = alternate(
+            lambda: _start_and_stop([str(CUGGINO), "run", "--focus", "bench"], project, environment)[0],
+            lambda: command_seconds([sys.executable, "-c", "import trio, cyclopts, msgspec"]),
+            runs,
+        )
+        stop, own = alternate(
+            lambda: _start_and_stop([str(CUGGINO), "run", "--focus", "bench"], project, environment)[1],
+            lambda: _start_and_stop([str(project / "bin" / "claude")], project, environment)[1],
+            runs,
+        )
+    return [
+        Row(
+            "cuggino --version",
+            f"python -c pass: {bare * 1000:.0f} ms",
+            f"{version / bare:.1f}×",
+            "≤ 4×",
+            version <= 4 * bare,
+        ),
+        Row(
+            "cuggino run until the agent is executed",
+            f'python -c "import trio, cyclopts, msgspec": {imports * 1000:.0f} ms',
+            f"{start / imports:.1f}×",
+            "≤ 1.5×",
+            start <= 1.5 * imports,
+        ),
+        Row(
+            "Ctrl+C until exit, agent that obeys at once",
+            f"the agent's own exit: {own * 1000:.0f} ms",
+            f"+ {(stop - own) * 1000:.0f} ms",
+            "≤ + 100 ms",
+            stop - own <= 0.1,
+        ),
+    ]
+
+
+@contextmanager
+def _project() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A project with a commit and specs, and the environment that finds the stand-in for claude first."""
+    with TemporaryDirectory() as name:
+        project = Path(name)
+        (project / ".specs").mkdir()
+        (project / ".specs" / "bench.md").write_text("# Bench\n")
+        (project / "bin").mkdir()
+        agent = project / "bin" / "claude"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+        started = project / "started"
+        os.mkfifo(started)
+        environment = {
+            "PATH": f"{agent.parent}:/usr/bin:/bin",
+            "HOME": name,
+            "BENCH_STARTED": str(started),
+            "IS_SANDBOX": "1",
+        }
+        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        for arguments in (["init", "-q"], ["add", ".specs"], ["commit", "-q", "-m", "Specs"]):
+            subprocess.run([*git, *arguments], cwd=project, env=environment, check=True)
+        yield project, environment
+
+
+def _start_and_stop(argv: Sequence[str], project: Path, environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds until the agent is executed, and from SIGINT to the exit."""
+    started = os.open(environment["BENCH_STARTED"], os.O_RDONLY | os.O_NONBLOCK)
+    errors = project / "errors"
+    try:
+        begin = time.perf_counter()
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(
+                argv, cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+            ) as run,
+        ):
+            readable, _, _ = select.select([started], [], [], PATIENCE)
+            start = time.perf_counter() - begin
+            time.sleep(0.1)  # until the agent sleeps: from there on it obeys at once
+            begin = time.perf_counter()
+            run.send_signal(signal.SIGINT)
+            try:
+                run.wait(timeout=PATIENCE)
+            finally:
+                run.kill()
+            stop = time.perf_counter() - begin
+    finally:
+        os.close(started)
+    if not readable:
+        raise RuntimeError(f"{argv[0]} did not start the agent in {PATIENCE} s:\n{errors.read_text()}")
+    return start, stop
