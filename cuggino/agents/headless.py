@@ -15,7 +15,7 @@ import trio
 
 from cuggino.agents.agent import AgentOptions, AgentResult, Backend, Decoded, Launch, MessageEnd, SignOfLife, Text
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import Event, PingEvent, Send
+from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
 from cuggino.markers import MarkerParser
 from cuggino.process.children import Children, Command
 from cuggino.process.follow import Lines, follow
@@ -91,18 +91,27 @@ class HeadlessAgent:
 
 
 class _Stream:
-    """What a decoder says → events, sent in order, signs of life thinned."""
+    """What a decoder says → events, sent in order, signs of life thinned.
+
+    What a message's text says is certain only at the message's end. Tools that it uses after some text are
+    told after that text all the same, though some have run by then.
+    """
 
     def __init__(self, parser: MarkerParser, send: Send) -> None:
         self._parser = parser
         self._send = send
         self._next_ping = 0.0
+        self._in_text = False
+        self._behind_text: list[Event] = []
 
     async def take(self, decoded: Sequence[Decoded]) -> None:
         for item in decoded:
-            if isinstance(item, Event):
+            if isinstance(item, ToolCall | ToolResult) and self._in_text:
+                self._behind_text.append(item)
+            elif isinstance(item, Event):
                 await self._send(item)
             elif isinstance(item, Text):
+                self._in_text = True
                 await self._send_all(self._parser.feed(item.text))
             elif isinstance(item, MessageEnd):
                 await self.end()
@@ -114,6 +123,8 @@ class _Stream:
 
     async def end(self) -> None:
         await self._send_all(self._parser.end())
+        behind, self._behind_text, self._in_text = self._behind_text, [], False
+        await self._send_all(behind)
 
     async def _send_all(self, events: Sequence[Event]) -> None:
         for event in events:

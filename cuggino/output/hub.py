@@ -29,7 +29,7 @@ import trio
 from cuggino.errors import CugginoError
 from cuggino.events import Event, LogLine, PrintableEvent, Send
 from cuggino.output.jsonlines import LogFile, encode
-from cuggino.output.render import Page
+from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
 
 CAPACITY = 64

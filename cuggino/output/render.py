@@ -7,42 +7,26 @@ begins and ends with the default colour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from cuggino import events
-from cuggino.output.text import duration, first_lines, last_lines, shorten, visible
-
-SHOWN_LINES = 10
-"""Lines of a tool's result or of a command's output."""
-
-DIM, RED = "2", "31"
-DIM_CYAN = "2;36"
-BOLD, BOLD_RED, BOLD_GREEN, BOLD_YELLOW, BOLD_BLUE, BOLD_MAGENTA = "1", "1;31", "1;32", "1;33", "1;34", "1;35"
-
-
-class Page(NamedTuple):
-    """Where lines go. `at` is when the event happened, as its line in the log says it."""
-
-    width: int
-    colour: bool
-    at: str | None = None
-
-    def paint(self, style: str, lines: Iterable[str]) -> list[str]:
-        """Each line in a style, of its own: a line stands alone."""
-        if not self.colour:
-            return list(lines)
-        return [f"\x1b[{style}m{line}\x1b[0m" if line else line for line in lines]
-
-    def text(self, style: str, text: str) -> list[str]:
-        """Foreign text, all of it, in a style; the terminal wraps it."""
-        return self.paint(style, visible(text).split("\n"))
-
-    def cut(self, style: str, lines: Iterable[str]) -> list[str]:
-        """Foreign lines in a style, each shortened to the width."""
-        return self.paint(style, [shorten(line, self.width) for line in lines])
-
+from cuggino.output.page import (
+    BOLD,
+    BOLD_BLUE,
+    BOLD_GREEN,
+    BOLD_MAGENTA,
+    BOLD_RED,
+    BOLD_YELLOW,
+    DIM,
+    DIM_CYAN,
+    RED,
+    SHOWN_LINES,
+    Page,
+)
+from cuggino.output.text import duration, first_lines, shorten, visible
+from cuggino.output.watch import watch_lines
 
 Kind = TypeVar("Kind", bound=events.Event)
 _table: dict[type[events.Event], Callable[[Any, Page], list[str]]] = {}
@@ -170,21 +154,12 @@ def _phase(event: events.LoopPhaseEvent, page: Page) -> list[str]:
 
 @shows(events.SetupCommandOutput)
 def _setup(event: events.SetupCommandOutput, page: Page) -> list[str]:
-    return command_output("Setup", event.output, event.exit_code, page)
+    return page.command(DIM, f"[Setup] exit {event.exit_code}", event.output)
 
 
 @shows(events.CheckCommandOutput)
 def _check(event: events.CheckCommandOutput, page: Page) -> list[str]:
-    return command_output("Check", event.output, event.exit_code, page)
-
-
-def command_output(name: str, output: str, exit_code: int, page: Page) -> list[str]:
-    """The exit code and the last lines of what a command printed."""
-    lines, total = last_lines(output, SHOWN_LINES)
-    head = f"[{name}] exit {exit_code}"
-    if total > len(lines):
-        head += f" (last {len(lines)} of {total} lines)"
-    return page.cut(DIM, [head, *lines])
+    return page.command(DIM, f"[Check] exit {event.exit_code}", event.output)
 
 
 @shows(events.CommitPerformed)
@@ -245,3 +220,8 @@ def limit_value(event: events.LoopLimitReached) -> str:
 @shows(events.LoopFailed)
 def _failed(event: events.LoopFailed, page: Page) -> list[str]:
     return page.text(BOLD_RED, f"[Loop] Failed in {event.phase}: {event.message}")
+
+
+# ---- the watch --------------------------------------------------------------------------------
+
+shows(*events.WatchLoopEvent.__subclasses__())(watch_lines)

@@ -1,18 +1,32 @@
-"""What a run came to: counted from its events, told in a few lines at its end."""
+"""What a run or a watch came to: counted from its events, told in a few lines at its end."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
 from cuggino import events
-from cuggino.output.render import BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Page, limit_value, tokens
+from cuggino.output.page import BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Page
+from cuggino.output.render import limit_value, tokens
 from cuggino.output.text import duration
+from cuggino.output.watch import ending
+
+
+class Items(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the backlog: an item that failed first and was completed in the end is completed."""
+
+    completed: int
+    failed: int
+    blocked: int
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`end` is None for a run that did not come to one: interrupted. `usage` is None when no agent told it."""
 
-    end: events.LoopTerminalEvent | None
+    end: events.LoopTerminalEvent | events.WatchEnded | None
+    items: Items | None
+    """None for a run, which has one focus."""
     iterations: int
     tasks: int
     commits: int
@@ -23,10 +37,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally:
-    """A fold over a run's events."""
+    """A fold over a run's events, or a watch's: then the loops' ends are steps, not the outcome."""
 
     def __init__(self) -> None:
-        self._end: events.LoopTerminalEvent | None = None
+        self._loop_end: events.LoopTerminalEvent | None = None
+        self._watch_end: events.WatchEnded | None = None
+        self._is_watch = False
+        self._completed = 0
+        self._not_completed: dict[str, Literal["failed", "blocked"]] = {}
         self._iterations = self._tasks = self._commits = 0
         self._implementing = False
         self._usage: events.UsageReport | None = None
@@ -47,12 +65,32 @@ class Tally:
                 self._cost_is_partial |= event.cost_usd is None
                 self._usage = event if self._usage is None else _sum(self._usage, event)
             case events.LoopTerminalEvent():
-                self._end = event
+                self._loop_end = event
+            case events.WatchLoopEvent():
+                self._is_watch = True
+                self._add_watch(event)
+
+    def _add_watch(self, event: events.WatchLoopEvent) -> None:
+        match event:
+            case events.WatchItemCompleted():
+                self._completed += 1
+                self._not_completed.pop(event.filename, None)
+            case events.WatchItemNotRemoved():
+                self._not_completed.pop(event.filename, None)
+            case events.WatchItemFailed():
+                self._not_completed[event.filename] = "failed"
+            case events.WatchItemBlocked():
+                self._not_completed[event.filename] = "blocked"
+            case events.WatchEnded():
+                self._watch_end = event
 
     def summary(self, *, seconds: float) -> RunSummary:
         """`seconds` is how long the run took."""
+        fates = list(self._not_completed.values())
+        items = Items(completed=self._completed, failed=fates.count("failed"), blocked=fates.count("blocked"))
         return RunSummary(
-            end=self._end,
+            end=self._watch_end if self._is_watch else self._loop_end,
+            items=items if self._is_watch else None,
             iterations=self._iterations,
             tasks=self._tasks,
             commits=self._commits,
@@ -74,7 +112,7 @@ def _sum(one: events.UsageReport, other: events.UsageReport) -> events.UsageRepo
 
 
 def render_summary(summary: RunSummary, page: Page) -> list[str]:
-    """A line each for the outcome, iterations, tasks, commits and time, and for tokens and cost where told."""
+    """A line each for the outcome, a watch's items, iterations, tasks, commits, time; tokens and cost where told."""
     style, outcome = _outcome(summary.end)
     rows = [
         ("Iterations", str(summary.iterations)),
@@ -82,6 +120,8 @@ def render_summary(summary: RunSummary, page: Page) -> list[str]:
         ("Commits", str(summary.commits)),
         ("Time", duration(summary.seconds)),
     ]
+    if (items := summary.items) is not None:
+        rows.insert(0, ("Items", f"{items.completed} completed, {items.failed} failed, {items.blocked} blocked"))
     if (used := summary.usage) is not None:
         rows.append(("Tokens", tokens(used)))
         if used.cost_usd is not None:
@@ -93,10 +133,12 @@ def render_summary(summary: RunSummary, page: Page) -> list[str]:
     ]
 
 
-def _outcome(end: events.LoopTerminalEvent | None) -> tuple[str, str]:
+def _outcome(end: events.LoopTerminalEvent | events.WatchEnded | None) -> tuple[str, str]:
     match end:
         case None:
             return BOLD_YELLOW, "interrupted"
+        case events.WatchEnded():
+            return ending(end)
         case events.LoopApproved():
             return BOLD_GREEN, "approved"
         case events.LoopSpecIssue():
@@ -106,6 +148,7 @@ def _outcome(end: events.LoopTerminalEvent | None) -> tuple[str, str]:
         case events.LoopLimitReached():
             return BOLD_YELLOW, f"limit reached: {limit_value(end)}"
         case events.LoopFailed():
-            return BOLD_RED, f"failed in {end.phase}: {end.message}"
+            what, *_advice = end.message.split("\n")
+            return BOLD_RED, f"failed in {end.phase}: {what}"
         case _:
             return BOLD_YELLOW, type(end).__name__

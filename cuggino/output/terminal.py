@@ -13,9 +13,11 @@ import trio
 from cuggino.errors import CugginoError
 from cuggino.events import LogLine
 from cuggino.output.hub import Display
-from cuggino.output.render import Page, render
+from cuggino.output.page import Page
+from cuggino.output.render import render
 from cuggino.output.status import activity, status
 from cuggino.output.stream import OutputClosed, Stream
+from cuggino.output.watch import needs_a_person
 
 TICK = 0.25
 """Seconds between two looks at the status line, while something goes on."""
@@ -24,6 +26,7 @@ PLAIN_COLUMNS = 120
 """The width where there is no terminal and COLUMNS does not tell one."""
 
 _ERASE = "\r\x1b[K"
+_BELL = "\a"
 
 
 @contextmanager
@@ -90,6 +93,8 @@ class Screen:
     The status line counts from the last event that was shown, and its spinner moves only with signs of
     life. It is erased and drawn again in the same write as the text that goes above it. `columns` is the width
     where the output does not tell one; a terminal's is asked for each time, so that a resize needs no notice.
+
+    On a terminal the bell rings when a person is needed, once for all that is shown in one write.
     """
 
     def __init__(self, out: Stream, err: Stream | None, *, colour: bool, live: bool, columns: int) -> None:
@@ -115,6 +120,7 @@ class Screen:
     async def show(self, lines: Sequence[LogLine], _encoded: bytes, /) -> None:
         width = self._width()
         text: list[str] = []
+        bell = self._out.is_terminal and any(needs_a_person(line.event) for line in lines)
         nothing_went_on = not self._activity
         for line in lines:
             self._alive = True
@@ -125,7 +131,7 @@ class Screen:
                 self._after_blank = not rows[-1]
         if text or nothing_went_on:
             self._shown_at = trio.current_time()
-            await self._put(text)
+            await self._put(text, _BELL if bell else "")
 
     async def tick(self) -> None:
         if self._alive:
@@ -159,7 +165,7 @@ class Screen:
             self._drawn = ""
             self._out.write_nowait(f"\x1b[0m{_ERASE}".encode())
 
-    async def _put(self, text: Sequence[str]) -> None:
+    async def _put(self, text: Sequence[str], bell: str = "") -> None:
         """Text above the status line, and the status line as it is now, in one write."""
         async with self._at_work:
             now = trio.current_time()
@@ -171,7 +177,7 @@ class Screen:
             if not text and wanted == drawn:
                 return
             self._drawn = wanted or drawn  # if the write is cut short, either may be there
-            data = "".join((_ERASE if drawn else "", *(f"{line}\n" for line in text), wanted))
+            data = "".join((_ERASE if drawn else "", *(f"{line}\n" for line in text), bell, wanted))
             await self._out.write(data.encode("utf-8", "replace"))
             self._drawn = wanted
 

@@ -34,6 +34,11 @@ def visible(text: str) -> str:
     return _TRICKS.sub(_picture, text)
 
 
+def visible_name(name: str) -> str:
+    """A file's name as one visible line: it may hold line feeds and tabs, which would look like cuggino's own lines."""
+    return visible(name.replace("\n", "␊").replace("\t", "␉"))
+
+
 def _picture(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x20:

@@ -126,7 +126,7 @@ class Child:
             case ["exit", status]:
                 self._status = int(status)
                 self._exited.set()
-            case ["swept", _]:
+            case ["swept"]:
                 self._swept = True
 
 
@@ -136,7 +136,7 @@ class Children:
     Each child's environment has `CUGGINO_RUN_<marker>_<n>=1`, by which `cuggino.process.sweep` finds what
     escaped. A child whose scope is cancelled, or whose block is left, gets SIGINT and up to `grace` seconds
     to exit; then, or at once when `hurry` is set, its whole tree is killed. What lingers gets SIGTERM and
-    2 s. All this takes `grace` and 6 s at the very most.
+    2 s. All this takes `grace` and 6 s at most, and 4 s more if somebody stopped the keeper itself.
     """
 
     def __init__(self, *, marker: str, hurry: trio.Event | None = None, grace: float = 5.0) -> None:
@@ -228,11 +228,13 @@ class Children:
 
 
 def _encode(command: Command, mark: bytes) -> bytes:
+    if any("=" in name or not name for name in command.environment):
+        raise ValueError(f"{command.argv[0]}: a name in the environment is empty or holds '='")
     environment = [os.fsencode(f"{name}={value}") for name, value in command.environment.items()]
     argv = [os.fsencode(argument) for argument in command.argv]
     cwd = os.fsencode(command.cwd.absolute())
     if any(b"\0" in field for field in (*argv, *environment, cwd)):
-        raise ValueError(f"{command.argv[0]}: an argument or the environment holds a NUL")
+        raise ValueError(f"{command.argv[0]}: an argument, the environment or the folder holds a NUL")
     return keeper.Launch(mark, command.linger, cwd, argv, environment).encode()
 
 

@@ -11,7 +11,7 @@ CONTROL is a pipe of orders, one byte each:
     k   kill everything; end of file, which is cuggino's death however it came, says the same
 
 STATUS is a pipe of lines back: `pid N`, or `error chdir|exec ERRNO` when the command could not be
-executed; `exit STATUS` as soon as the command itself has ended (negative for a signal); `swept N` as the
+executed; `exit STATUS` as soon as the command itself has ended (negative for a signal); `swept` as the
 last thing, when its tree is gone. LAUNCH is a file: see `Launch`.
 
 When the command has ended, what it left running is killed at once; with `linger` it is left alone until
@@ -108,24 +108,27 @@ def ancestry(table: dict[int, Entry], pid: int) -> set[int]:
 def targets(table: dict[int, Entry], mark: bytes, root: int | None) -> set[int]:
     """Who carries the mark, and all descendants of these and of `root`; never this process or its ancestors."""
     children: dict[int, list[int]] = {}
-    for pid, found in table.items():
-        children.setdefault(found.parent, []).append(pid)
+    for pid, process in table.items():
+        children.setdefault(process.parent, []).append(pid)
     spared = ancestry(table, os.getpid())
     todo = [pid for pid in table if pid not in spared and carries(pid, mark)]
     todo += children.get(root, []) if root is not None else []
-    found_pids: set[int] = set()
+    found: set[int] = set()
     while todo:
         pid = todo.pop()
-        if pid not in found_pids and pid not in spared:
-            found_pids.add(pid)
+        if pid not in found and pid not in spared:
+            found.add(pid)
             todo += children.get(pid, [])
-    return found_pids
+    return found
 
 
 def _send(kill: Callable[[int, int], None], number: int, sig: int) -> bool:
+    """False: we may not. One that ended a moment ago counts as reached: its children may not have been seen."""
     try:
         kill(number, sig)
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
+        return True
+    except PermissionError:
         return False
     return True
 
@@ -146,6 +149,26 @@ def kill_pass(mark: bytes, root: int | None) -> dict[int, int]:
     return {pid: table[pid].started for pid in found if _send(os.kill, pid, signal.SIGKILL)}
 
 
+def kill_orphans(root: int, reap: Callable[[], bool]) -> bool:
+    """SIGKILL the children of `root`, which is this process, as they come; whether there were any.
+
+    A chain of forks, each in a session of its own, is faster than a pass over /proc. But each link is an
+    orphan as soon as it has forked, so a child of its reaper, and these the kernel lists in some microseconds.
+    """
+    for turn in range(100):
+        try:
+            with open(f"/proc/{root}/task/{root}/children", "rb") as file:
+                children = file.read().split()
+        except OSError:
+            return False  # a kernel that does not list them
+        if not children:
+            return turn > 0
+        for pid in children:
+            _send(os.kill, int(pid), signal.SIGKILL)
+        reap()
+    return True
+
+
 def kill_all(mark: bytes, root: int | None, reap: Callable[[], bool], seconds: float = SWEEP_SECONDS) -> int:
     """Kill pass after pass until two in a row found nobody, nobody to reap, and nobody still dying.
 
@@ -156,9 +179,10 @@ def kill_all(mark: bytes, root: int | None, reap: Callable[[], bool], seconds: f
     clean = 0
     deadline = time.monotonic() + seconds
     while clean < 2 and time.monotonic() < deadline:
+        any_orphan = root is not None and kill_orphans(root, reap)
         reached = kill_pass(mark, root)
         killed |= reached
-        if reap() or reached or any(map(_lives, killed, killed.values())):
+        if reap() or any_orphan or reached or any(map(_lives, killed, killed.values())):
             clean = 0
             time.sleep(0.002)  # dying takes a moment: a pass right now would only find the same ones
         else:
@@ -260,9 +284,12 @@ class Keeper:
         result, failure = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            step, number = execute(self.launch)
-            os.write(failure, f"error {step} {number}".encode())
-            os._exit(127)
+            step, number = "exec", errno.EIO
+            try:
+                step, number = execute(self.launch)
+            finally:
+                os.write(failure, f"error {step} {number}".encode())
+                os._exit(127)
         os.close(failure)
         error = os.read(result, 100)
         os.close(result)
@@ -299,7 +326,7 @@ class Keeper:
                 os.read(wakeup, 4096)
             orders = os.read(control, 64) if control in ready else None
             _, any_left = self.reap()
-            if orders == b"" or b"k" in (orders or b"") or (deadline is not None and not ready):
+            if orders == b"" or b"k" in (orders or b"") or (deadline is not None and time.monotonic() >= deadline):
                 return
             if self.status is not None and not (self.launch.linger and (any_left or not self.reaping)):
                 return
@@ -320,8 +347,8 @@ class Keeper:
         """Nothing of the command's tree is alive after this."""
         if not self.reaping:
             _send(os.killpg, self.pid, signal.SIGKILL)
-        killed = kill_all(self.launch.mark, os.getpid(), lambda: self.reap()[0])
-        self.tell(f"swept {killed}")
+        kill_all(self.launch.mark, os.getpid(), lambda: self.reap()[0])
+        self.tell("swept")
 
 
 def main(control: int, status: int, file: int) -> int:

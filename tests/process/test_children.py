@@ -75,9 +75,8 @@ class Scene:
         return [int(pid) for pid in self.pids_file.read_text().split()] if self.pids_file.exists() else []
 
     def carriers(self) -> list[int]:
-        """Who still carries the marker, in the environment or, with that emptied, as an argument."""
-        name, marker = variable(self.marker).encode(), self.marker.encode()
-        return [pid for pid in keeper.processes() if keeper.carries(pid, name) or marker in arguments(pid)]
+        name = variable(self.marker).encode()
+        return [pid for pid in keeper.processes() if keeper.carries(pid, name)]
 
     def alive(self) -> list[int]:
         return [*self.carriers(), *(pid for pid in self.pids if start_time(pid))]
@@ -263,6 +262,8 @@ async def test_the_program_is_looked_up_in_the_path_of_the_child(scene: Scene) -
 async def test_what_no_process_can_be_given_is_refused(scene: Scene) -> None:
     with pytest.raises(ValueError, match="NUL"):
         await scene.run(scene.command("echo", "a\0b"))
+    with pytest.raises(ValueError, match="'='"):
+        await scene.run(Command(argv=("env",), cwd=scene.folder, environment={"A=B": "c"}, stdout=scene.out))
 
 
 # ---- what a child leaves behind ------------------------------------------------------------------
@@ -302,22 +303,26 @@ async def test_cancelled_it_takes_all_that_it_started_with_it(scene: Scene, esca
 
 CHAIN = """
 import os, sys, time
+beat = os.open("beat", os.O_WRONLY | os.O_CREAT)
 end = time.monotonic() + 10
 while time.monotonic() < end:
     if os.fork(): os._exit(0)
-    if sys.argv[2] == "setsid": os.setsid()
+    if sys.argv[1] == "setsid": os.setsid()
+    os.pwrite(beat, b"%20d" % time.monotonic_ns(), 0)
 """
 
 
 @pytest.mark.parametrize("how", ["in one group", "setsid"])
 @pytest.mark.parametrize("environment", ["", "env -i "])
 async def test_a_chain_that_keeps_forking_is_caught(scene: Scene, how: str, environment: str) -> None:
-    """Each link forks the next one and exits: whoever is seen is already dead."""
-    program = scene.folder / "chain.py"
+    """Each link forks the next one and exits: whoever is seen is already dead. So it has a heart that beats."""
+    program, beat = scene.folder / "chain.py", scene.folder / "beat"
     program.write_text(CHAIN)
-    chain = f"{environment}{sys.executable} -I -S {program} {scene.marker} '{how}' & sleep 0.1"
+    chain = f"{environment}{sys.executable} -I -S {program} '{how}' & while [ ! -s beat ]; do sleep 0.01; done"
     assert await scene.run(scene.shell(chain)) == 0
-    assert scene.alive() == []
+    last = beat.read_text()
+    await trio.sleep(0.1)
+    assert beat.read_text() == last
 
 
 async def test_a_keeper_under_a_keeper_goes_too(scene: Scene) -> None:
@@ -369,7 +374,7 @@ async def test_one_that_does_not_obey_is_killed_after_the_grace(scene: Scene) ->
         async with scene.children(grace=0.3).start(scene.shell(IGNORES)) as child:
             await until(lambda: "ready" in scene.output)
             started = time.monotonic()
-    assert 0.3 <= time.monotonic() - started < 1.3
+    assert 0.3 <= time.monotonic() - started < 2
     assert await child.wait() == -signal.SIGKILL
 
 
@@ -463,7 +468,7 @@ async def test_what_lingers_and_does_not_obey_is_killed_and_a_hurry_does_not_wai
             async with scene.children(hurry=hurry).start(command) as child:
                 assert await child.wait() == 0
                 started = time.monotonic()
-        assert seconds <= time.monotonic() - started < seconds + 1
+        assert seconds <= time.monotonic() - started < seconds + 1.5
         assert scene.alive() == []
         hurry.set()
 

@@ -28,6 +28,14 @@ from cuggino.events import (
     PlanningStart,
     ToolCall,
     ToolResult,
+    WatchBacklogWaiting,
+    WatchIdle,
+    WatchItemBlocked,
+    WatchItemCompleted,
+    WatchProcessingItem,
+    WatchSpecIssueWaiting,
+    WatchStopping,
+    WatchTbdItemFound,
 )
 from cuggino.output import hub as hub_module
 from cuggino.output.hub import Hub, open_hub
@@ -294,6 +302,113 @@ async def test_the_last_word_is_said_after_the_hub_has_ended(terminal: Terminal)
         terminal.read_rest()
         assert terminal.screen == ["[Planning] Starting...", "", "Outcome     approved", ""]
     assert b"\x1b[1;32mOutcome" in terminal.received
+
+
+@pytest.mark.parametrize("terminal", [60, 80, 140], indirect=True)
+async def test_long_names_and_reasons_of_a_watch_are_wrapped_and_nothing_is_garbled(terminal: Terminal) -> None:
+    name = "輸出" * 50 + ".md"
+    async with run_on(terminal) as hub:
+        await send_all(hub, WatchProcessingItem(filename=name))
+        await terminal.until("Working")
+        await send_all(hub, WatchStopping(stage="drain", active=1))
+        await terminal.until("interrupts")
+        await send_all(hub, WatchItemBlocked(filename=name, reason="because " * 40 + "\x1b[2Jof that"))
+    rows = terminal.screen
+    shown = "".join(rows)
+    assert shown.startswith(f"[Watch] Processing {name}[Watch] Stopping: 1 item goes on to its end")
+    assert f"[Watch] {name} is set aside: {'because ' * 40}␛[2Jof thatIt is taken again" in shown
+    assert max(map(wcwidth.width, rows)) <= terminal.columns
+    assert not SPINNER.search(shown)
+
+
+async def test_while_a_watch_waits_for_files_there_is_no_status_line_and_nothing_wakes_up(terminal: Terminal) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(terminal.read)
+        with open_display(as_json=False, out=terminal.slave, err=terminal.slave, environment=XTERM) as display:
+            async with open_hub(log=None, display=display) as hub:
+                await send_all(hub, WatchProcessingItem(filename="a"))
+                await terminal.until("Working")
+                await send_all(hub, WatchItemCompleted(filename="a"), WatchIdle(wait_seconds=0, blocked=None))
+                await terminal.until("Idle")
+                assert display.due == float("inf")
+                assert terminal.screen[-1] == ""
+        nursery.cancel_scope.cancel()
+
+
+# ---- the bell ---------------------------------------------------------------------------------
+
+NEED_A_PERSON = [WatchSpecIssueWaiting(), WatchBacklogWaiting()]
+
+
+@pytest.mark.parametrize("event", NEED_A_PERSON)
+@pytest.mark.parametrize("environment", [XTERM, {"TERM": "dumb"}])
+async def test_the_bell_rings_once_with_the_words_that_a_person_is_needed(
+    terminal: Terminal, event: Event, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    write = Stream.write
+
+    async def recorded(stream: Stream, data: bytes) -> None:
+        written.append(data)
+        await write(stream, data)
+
+    monkeypatch.setattr(Stream, "write", recorded)
+    async with run_on(terminal, environment=environment) as hub:
+        await send_all(hub, WatchProcessingItem(filename="a"))
+        await terminal.until("Processing a")
+        await send_all(hub, WatchItemCompleted(filename="a"), event)
+        await terminal.until("Waiting for")
+        await send_all(hub, WatchIdle(wait_seconds=0, blocked=None))
+        await terminal.until("Idle")
+    [rung] = [data for data in written if b"\a" in data]
+    assert b"Waiting for" in rung
+    assert terminal.received.count(b"\a") == 1
+    assert terminal.text.index("Waiting for") < terminal.text.index("\a") < terminal.text.index("Idle")
+
+
+async def test_what_is_shown_at_once_rings_once(terminal: Terminal) -> None:
+    async with run_on(terminal) as hub:
+        await send_all(hub, *NEED_A_PERSON)
+    assert terminal.received.count(b"\a") == 1
+
+
+async def test_nothing_else_rings_whatever_agents_write(terminal: Terminal) -> None:
+    bell = "\a\x1b]0;title\a"
+    async with run_on(terminal) as hub:
+        await send_all(
+            hub,
+            AgentMessage(text=bell),
+            ToolCall(id="1", name=bell, input=bell),
+            ToolResult(id="1", output=bell),
+            Note(content=bell),
+            WatchProcessingItem(filename=bell),
+            WatchItemBlocked(filename=bell, reason=bell),
+            WatchTbdItemFound(filename=bell, content=bell),
+            WatchStopping(stage="kill", active=1),
+        )
+    assert b"\a" not in terminal.received
+
+
+async def test_no_bell_for_programs_on_a_terminal(terminal: Terminal) -> None:
+    with open_display(as_json=True, out=terminal.slave, environment=XTERM) as display:
+        async with open_hub(log=None, display=display) as hub:
+            await send_all(hub, *NEED_A_PERSON)
+    terminal.read_rest()
+    assert terminal.received.count(b"\n") == 2
+    assert b"\a" not in terminal.received
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_no_bell_in_files_and_pipes(tmp_path: Path, pipe: list[int], as_json: bool) -> None:
+    environment = {**XTERM, "FORCE_COLOR": "1"}
+    with open_output(tmp_path / "out") as file:
+        for out in (file, pipe[1]):
+            with open_display(as_json=as_json, out=out, environment=environment) as display:
+                async with open_hub(log=None, display=display) as hub:
+                    await send_all(hub, *NEED_A_PERSON)
+    for received in ((tmp_path / "out").read_bytes(), os.read(pipe[0], 65536)):
+        assert received.count(b"\n") == 2
+        assert b"\a" not in received
 
 
 @contextlib.contextmanager

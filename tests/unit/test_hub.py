@@ -16,7 +16,7 @@ from cuggino.errors import StorageError
 from cuggino.events import AgentMessage, Event, LogLine, Note, PingEvent, SystemMessage, ToolCall, decode_log_line
 from cuggino.output.hub import CAPACITY, FLUSH, Hub, _stamps, open_hub
 from cuggino.output.jsonlines import LogFile, encode
-from cuggino.output.render import Page
+from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import inspect
 import re
 import time
+import types
 import unicodedata
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
+import msgspec
 import pytest
 import wcwidth
 from hypothesis import given
@@ -44,11 +44,31 @@ from cuggino.events import (
     ToolCall,
     ToolResult,
     UsageReport,
+    WatchAuditEnded,
+    WatchAuditFailed,
+    WatchAuditInterrupted,
+    WatchAuditStarted,
+    WatchBacklogWaiting,
+    WatchEnded,
+    WatchIdle,
+    WatchItemBlocked,
+    WatchItemCompleted,
+    WatchItemFailed,
+    WatchItemNotRemoved,
+    WatchPollFailed,
+    WatchProcessingItem,
+    WatchSpecIssueWaiting,
+    WatchStopping,
+    WatchTbdItemFound,
+    WatchValidationFailed,
+    WatchValidationPassed,
+    WatchValidationStarted,
 )
-from cuggino.output.render import Page, render
+from cuggino.output.page import Page
+from cuggino.output.render import render
 from cuggino.output.status import activity, status
 from cuggino.output.summary import Tally, render_summary
-from cuggino.output.text import columns, duration, first_lines, last_lines, shorten, visible
+from cuggino.output.text import columns, duration, first_lines, last_lines, shorten, visible, visible_name
 
 FAMILY = "👨‍👩‍👧‍👦"
 STYLE = re.compile("\x1b\\[[0-9;]*m")
@@ -69,6 +89,7 @@ def style_of(event: events.Event) -> str:
         "\x1b[2m": "dim",
         "\x1b[2;36m": "dim cyan",
         "\x1b[31m": "red",
+        "\x1b[36m": "cyan",
         "\x1b[1m": "bold",
         "\x1b[1;31m": "bold red",
         "\x1b[1;32m": "bold green",
@@ -133,6 +154,68 @@ def style_of(event: events.Event) -> str:
             ["[Usage] 52,345 in (50,000 cached), 678 out, $0.42"],
         ),
         (UsageReport(input_tokens=5, output_tokens=6), "dim", ["[Usage] 5 in, 6 out"]),
+        (
+            WatchSpecIssueWaiting(),
+            "dim",
+            ["[Watch] Waiting for you: spec issues must be cleared in .cuggino/spec-issues/"],
+        ),
+        (WatchBacklogWaiting(), "dim", ["[Watch] Waiting for items: nothing in .cuggino/backlog/ is ready"]),
+        (WatchProcessingItem(filename="010-a.md"), "dim", ["[Watch] Processing 010-a.md"]),
+        (WatchItemCompleted(filename="010-a.md"), "dim", ["[Watch] Completed 010-a.md"]),
+        (
+            WatchItemNotRemoved(filename="010-a.md", reason="changed"),
+            "dim",
+            ["[Watch] 010-a.md stays in the backlog: it was edited meanwhile, and will be done again"],
+        ),
+        (
+            WatchItemNotRemoved(filename="010-a.md", reason="spec-issue"),
+            "dim",
+            ["[Watch] 010-a.md stays in the backlog: it is taken again when the spec issue is cleared"],
+        ),
+        (
+            WatchItemNotRemoved(filename="010-a.md", reason="gone"),
+            "dim",
+            ["[Watch] 010-a.md was taken out of the backlog meanwhile"],
+        ),
+        (
+            WatchItemFailed(filename="010-a.md", message="no marker\nDo this.\n", attempt=2, retry_in=60),
+            "red",
+            ["[Watch] 010-a.md failed (attempt 2, again in 1m): no marker", "Do this."],
+        ),
+        (
+            WatchItemFailed(filename="010-a.md", message="no marker", attempt=3, retry_in=None),
+            "red",
+            ["[Watch] 010-a.md failed (attempt 3, not tried again): no marker"],
+        ),
+        (
+            WatchItemBlocked(filename="010-a.md", reason="it is empty"),
+            "red",
+            [
+                "[Watch] 010-a.md is set aside: it is empty",
+                "It is taken again when its content changes, or when the watch starts anew.",
+            ],
+        ),
+        (WatchAuditStarted(), "cyan", ["[Watch] Audit started"]),
+        (WatchAuditEnded(), "cyan", ["[Watch] Audit ended"]),
+        (WatchAuditInterrupted(), "cyan", ["[Watch] Audit interrupted"]),
+        (WatchAuditFailed(message="not logged in"), "red", ["[Watch] Audit failed, the watch goes on: not logged in"]),
+        (
+            WatchTbdItemFound(content="\nExport has no header.\nThe spec says so.", filename="7.md"),
+            "bold magenta",
+            ["[Watch] Finding: Export has no header.", "Saved to: .cuggino/tbd/7.md"],
+        ),
+        (WatchValidationStarted(completed=10), "dim", ["[Watch] Validating after 10 items"]),
+        (WatchValidationPassed(completed=1), "dim", ["[Watch] Validation passed after 1 item"]),
+        (
+            WatchValidationFailed(completed=10, output="a\nb\n", exit_code=2),
+            "red",
+            ["[Watch] Validation failed after 10 items, exit 2", "a", "b"],
+        ),
+        (
+            WatchPollFailed(attempt=2, message="backlog cannot be read: Permission denied."),
+            "red",
+            ["[Watch] The folders cannot be read (attempt 2 of 3): backlog cannot be read: Permission denied."],
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, events.Event) else "",
 )
@@ -193,6 +276,150 @@ def test_of_a_long_tool_result_ten_lines_are_shown_and_all_are_counted() -> None
     assert lines[0] == "   1  line 1"
     assert lines[9] == "  10  line 10"
     assert lines[10:] == ["(showing 10 of 150 lines)"]
+
+
+def test_of_a_failed_validation_the_last_lines_are_shown_each_within_the_width() -> None:
+    output = "".join(f"line {n} {'中' * 100}\n" for n in range(1, 151))
+    head, *lines = plain(WatchValidationFailed(completed=20, output=output, exit_code=2))
+    assert head == "[Watch] Validation failed after 20 items, exit 2 (last 10 of 150 lines)"
+    assert [line[:8] for line in lines] == [f"line {n}" for n in range(141, 151)]
+    assert all(columns(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "seconds", "shown"),
+    [
+        (None, 0, "no ready issues"),
+        (0, 0, "no ready issues"),
+        (1, 0, "1 issue exists but none ready"),
+        (3, 0, "3 issues exist but none ready"),
+        (None, 300, "no ready issues (for 5m)"),
+        (3, 7500, "3 issues exist but none ready (for 2h 5m)"),
+    ],
+)
+def test_idle_tells_what_exists_and_for_how_long(blocked: int | None, seconds: int, shown: str) -> None:
+    event = WatchIdle(wait_seconds=seconds, blocked=blocked)
+    assert plain(event) == [f"[Watch] Idle: {shown}"]
+    assert style_of(event) == "dim"
+
+
+@pytest.mark.parametrize(
+    ("stage", "active", "shown"),
+    [
+        (
+            "drain",
+            2,
+            "Stopping: 2 items go on to their end, nothing new starts. Ctrl+C again interrupts them.",
+        ),
+        ("drain", 1, "Stopping: 1 item goes on to its end, nothing new starts. Ctrl+C again interrupts it."),
+        (
+            "drain",
+            0,
+            "Stopping: no item is being worked on; only a due validation still runs. Ctrl+C again interrupts it.",
+        ),
+        (
+            "interrupt",
+            2,
+            "Interrupting: what still runs has 5 s to end. 2 items stay in the backlog. Ctrl+C again kills it now.",
+        ),
+        (
+            "interrupt",
+            1,
+            "Interrupting: what still runs has 5 s to end. 1 item stays in the backlog. Ctrl+C again kills it now.",
+        ),
+        ("interrupt", 0, "Interrupting: what still runs has 5 s to end. Ctrl+C again kills it now."),
+        ("kill", 2, "Killing everything that is left. There is nothing more to press."),
+        ("kill", 0, "Killing everything that is left. There is nothing more to press."),
+    ],
+)
+def test_each_press_is_answered_with_what_happens_and_what_the_next_one_does(
+    stage: Literal["drain", "interrupt", "kill"], active: int, shown: str
+) -> None:
+    event = WatchStopping(stage=stage, active=active)
+    assert plain(event) == [f"[Watch] {shown}"]
+    assert style_of(event) == "bold yellow"
+
+
+ENDINGS: list[tuple[WatchEnded, str, str, str]] = [
+    (WatchEnded(reason="idle", completed=3, exit_code=0), "bold green", "nothing is left to do", ""),
+    (WatchEnded(reason="idle", completed=3, exit_code=4), "bold yellow", "spec issues wait for you", ""),
+    (WatchEnded(reason="idle", completed=3, exit_code=1), "red", "what is left is blocked", ""),
+    (WatchEnded(reason="interrupted", completed=3, exit_code=130), "bold yellow", "it was stopped", ""),
+    (WatchEnded(reason="interrupted", completed=3, exit_code=143), "bold yellow", "it was stopped", ""),
+    (WatchEnded(reason="interrupted", completed=3, exit_code=1), "red", "it was stopped", ""),
+    (
+        WatchEnded(reason="validation-failed", completed=3, exit_code=1),
+        "red",
+        "the validation failed",
+        ". Mend what it found, then start anew.",
+    ),
+    (
+        WatchEnded(reason="poll-failed", completed=3, exit_code=3),
+        "red",
+        "the folders cannot be read",
+        ". Make them readable, then start anew.",
+    ),
+    (
+        WatchEnded(reason="setup-failed", completed=3, exit_code=1),
+        "red",
+        "an agent cannot be set up",
+        ", no item is to blame. Mend it, then start anew.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "style", "why", "advice"), ENDINGS)
+def test_the_end_of_a_watch_says_why_in_one_line(event: WatchEnded, style: str, why: str, advice: str) -> None:
+    assert plain(event) == [f"[Watch] Ended, 3 items completed: {why}{advice}"]
+    assert style_of(event) == style
+    one = msgspec.structs.replace(event, completed=1)
+    assert plain(one)[0].startswith("[Watch] Ended, 1 item completed: ")
+
+
+def with_name(name: str) -> list[events.Event]:
+    """Each watch event that carries a file's name."""
+    return [
+        WatchProcessingItem(filename=name),
+        WatchItemCompleted(filename=name),
+        WatchItemNotRemoved(filename=name, reason="changed"),
+        WatchItemFailed(filename=name, message="m", attempt=1, retry_in=30),
+        WatchItemBlocked(filename=name, reason="r"),
+        WatchTbdItemFound(content="c", filename=name),
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("name", ["x" * 250 + ".md", "輸出" * 40 + ".md", FAMILY + "e\u0301 a.md"])
+def test_names_and_reasons_are_shown_whole_whatever_the_width(name: str, width: int) -> None:
+    """To find the file, a person needs all of its name: the terminal wraps it."""
+    for event in with_name(name):
+        assert name in "\n".join(plain(event, width))
+    reason = "because " * 50
+    for event in (
+        WatchItemFailed(filename="a", message=reason, attempt=1, retry_in=30),
+        WatchItemBlocked(filename="a", reason=reason),
+        WatchAuditFailed(message=reason),
+        WatchPollFailed(attempt=1, message=reason),
+    ):
+        assert reason.strip() in plain(event, width)[0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_a_finding_is_told_in_one_line_because_the_agent_has_shown_it_whole(width: int) -> None:
+    for content in ("x" * 500, "中" * 500):
+        first, second = plain(WatchTbdItemFound(content=f"{content}\nmore", filename="7.md"), width)
+        assert width - 1 <= columns(first) <= width
+        assert first.endswith("…")
+        assert second == "Saved to: .cuggino/tbd/7.md"
+
+
+def test_a_file_name_stays_on_its_line_and_is_never_obeyed() -> None:
+    name = "a\n[Watch] Ended\x1b[2J\r\n\t\x07\u202eb\udcff.md"
+    shown = "a␊[Watch] Ended␛[2J␍␊␉␇\\u202eb\\udcff.md"
+    assert visible_name(name) == shown
+    for event in with_name(name):
+        assert shown in "\n".join(plain(event))
+        assert len(plain(event)) == len(plain(msgspec.structs.replace(event, filename="a")))
 
 
 def test_of_a_long_check_the_last_lines_are_shown() -> None:
@@ -295,25 +522,24 @@ JSON = st.recursive(
 
 
 def any_event() -> st.SearchStrategy[events.Event]:
-    numbers = st.integers(-(10**9), 10**9)
     values: dict[Any, st.SearchStrategy[Any]] = {
-        "str": ANY_TEXT,
-        "int": numbers,
-        "float": st.floats(-1e9, 1e9),
-        "float | None": st.none() | st.floats(0, 1e6),
-        "bool": st.booleans(),
-        "Any": JSON,
-        "datetime": st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+        str: ANY_TEXT,
+        int: st.integers(-(10**9), 10**9),
+        float: st.floats(-1e9, 1e9),
+        bool: st.booleans(),
+        types.NoneType: st.none(),
+        Any: JSON,
+        datetime: st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
     }
 
-    def fields(kind: type[events.Event]) -> Iterator[tuple[str, str]]:
-        for base in reversed(kind.__mro__):
-            if base.__module__ == events.__name__:
-                yield from inspect.get_annotations(base).items()
+    def of(annotation: Any) -> st.SearchStrategy[Any]:
+        if get_origin(annotation) is Literal:
+            return st.sampled_from(get_args(annotation))
+        return values[annotation] if annotation in values else st.one_of([of(one) for one in get_args(annotation)])
 
     return st.one_of(
         [
-            st.builds(kind, **{name: values[annotation] for name, annotation in fields(kind)})
+            st.builds(kind, **{field.name: of(field.type) for field in msgspec.structs.fields(kind)})
             for kind in get_args(events.PrintableEvent)
         ]
     )
@@ -323,7 +549,9 @@ def any_event() -> st.SearchStrategy[events.Event]:
 def test_whatever_an_event_holds_it_is_shown_and_nothing_in_it_is_obeyed(
     event: events.Event, width: int, colour: bool
 ) -> None:
-    for line in render(event, width=width, colour=colour, at="2026-11-21T11:25:00.000Z"):
+    lines = render(event, width=width, colour=colour, at="2026-11-21T11:25:00.000Z")
+    assert bool(lines) is not isinstance(event, PingEvent)
+    for line in lines:
         line.encode()
         bare = STYLE.sub("", line) if colour else line
         tricks = [c for c in bare if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
@@ -365,6 +593,47 @@ def test_what_goes_on_follows_from_the_events() -> None:
         now = activity(event, now)
         seen.append(now)
     assert seen == ["Working", "Working", "Waiting", "Working", ""]
+
+
+def test_while_a_watch_waits_for_files_nothing_goes_on_unless_an_audit_does() -> None:
+    def told(*stream: events.Event) -> list[str]:
+        now, seen = "", []
+        for event in stream:
+            now = activity(event, now)
+            seen.append(now)
+        return seen
+
+    idle = WatchIdle(wait_seconds=0, blocked=None)
+    failed = WatchItemFailed(filename="a", message="", attempt=1, retry_in=30)
+    assert told(WatchSpecIssueWaiting(), WatchBacklogWaiting(), idle) == [""] * 3
+    for event in (WatchSpecIssueWaiting(), WatchBacklogWaiting(), idle):
+        assert told(PingEvent(), event) == ["Working", ""]
+    assert told(idle, SystemMessage(text="a warning"), WatchPollFailed(attempt=1, message="")) == [""] * 3
+    assert told(WatchBacklogWaiting(), WatchAuditStarted(), PingEvent(), WatchSpecIssueWaiting(), idle) == [
+        "",
+        *["Auditing"] * 4,
+    ]
+    for end in (WatchAuditEnded(), WatchAuditInterrupted(), WatchAuditFailed(message="")):
+        assert told(WatchAuditStarted(), WatchTbdItemFound(content="", filename=""), end) == ["Auditing"] * 2 + [""]
+    assert told(
+        WatchProcessingItem(filename="a"),
+        PingEvent(),
+        WatchStopping(stage="drain", active=1),
+        LoopApproved(iteration=1),
+        WatchItemCompleted(filename="a"),
+    ) == ["Working"] * 3 + ["", ""]
+    assert told(WatchProcessingItem(filename="a"), failed, WatchProcessingItem(filename="a")) == [
+        "Working",
+        "Waiting",
+        "Working",
+    ]
+    assert told(failed, msgspec.structs.replace(failed, retry_in=None)) == ["Waiting", ""]
+    assert told(WatchProcessingItem(filename="a"), WatchItemBlocked(filename="a", reason="")) == ["Working", ""]
+    assert told(WatchValidationStarted(completed=1), WatchValidationPassed(completed=1)) == ["Validating", ""]
+    validation_failed = WatchValidationFailed(completed=1, output="", exit_code=1)
+    assert told(WatchValidationStarted(completed=1), validation_failed) == ["Validating", ""]
+    end_of_all = WatchEnded(reason="interrupted", completed=0, exit_code=130)
+    assert told(WatchProcessingItem(filename="a"), end_of_all) == ["Working", ""]
 
 
 def test_a_summary_counts_what_was_done() -> None:
@@ -413,8 +682,8 @@ def test_a_summary_is_silent_about_what_no_agent_told() -> None:
         (LoopMaxIterations(iteration=1, max_iterations=1), "max iterations reached"),
         (LoopLimitReached(iteration=1, limit="maxRuntime", value=60), "limit reached: maxRuntime (1m)"),
         (
-            LoopFailed(iteration=1, phase="review", message="a\x1b\n" + "b" * 99),
-            "failed in review: a␛␊" + "b" * 46 + "…",
+            LoopFailed(iteration=1, phase="review", message="a\x1b" + "b" * 99 + "\nadvice"),
+            "failed in review: a␛" + "b" * 47 + "…",
         ),
     ],
 )
@@ -422,3 +691,54 @@ def test_a_summary_names_the_outcome(end: events.LoopTerminalEvent, outcome: str
     tally = Tally()
     tally.add(end)
     assert render_summary(tally.summary(seconds=1), Page(80, colour=False))[1] == f"Outcome     {outcome}"
+
+
+def summary_of(*stream: events.Event) -> list[str]:
+    tally = Tally()
+    for event in stream:
+        tally.add(event)
+    return render_summary(tally.summary(seconds=1), Page(80, colour=False))
+
+
+def test_a_watch_is_summed_up_by_its_items_and_its_own_end() -> None:
+    lines = summary_of(
+        WatchProcessingItem(filename="a"),
+        IterationStart(iteration=1, max_iterations=3),
+        LoopApproved(iteration=1),
+        WatchItemCompleted(filename="a"),
+        WatchItemFailed(filename="b", message="", attempt=1, retry_in=30),
+        WatchItemCompleted(filename="b"),
+        *[WatchItemFailed(filename="c", message="", attempt=n, retry_in=None) for n in (1, 2, 3)],
+        WatchItemBlocked(filename="c", reason=""),
+        WatchItemFailed(filename="d", message="", attempt=1, retry_in=30),
+        WatchItemNotRemoved(filename="d", reason="changed"),
+        WatchItemFailed(filename="e", message="", attempt=1, retry_in=30),
+        WatchItemCompleted(filename="a"),  # a new file of the same name
+        LoopFailed(iteration=1, phase="planning", message="no"),
+        WatchEnded(reason="interrupted", completed=3, exit_code=130),
+    )
+    assert lines[:4] == [
+        "",
+        "Outcome     it was stopped",
+        "Items       3 completed, 1 failed, 1 blocked",
+        "Iterations  1",
+    ]
+
+
+@pytest.mark.parametrize(("event", "style", "why", "advice"), ENDINGS)
+def test_the_outcome_of_a_watch_is_why_it_ended(event: WatchEnded, style: str, why: str, advice: str) -> None:
+    tally = Tally()
+    tally.add(LoopApproved(iteration=1))
+    tally.add(event)
+    _, outcome, *_ = render_summary(tally.summary(seconds=1), Page(80, colour=True))
+    assert STYLE.sub("", outcome) == f"Outcome     {why}"
+    assert STYLE.findall(outcome)[0] == STYLE.findall(render(event, width=80, colour=True)[0])[0]
+
+
+def test_a_watch_that_was_torn_away_was_interrupted_whatever_its_last_loop_came_to() -> None:
+    lines = summary_of(WatchProcessingItem(filename="a"), LoopApproved(iteration=1))
+    assert lines[1:3] == ["Outcome     interrupted", "Items       0 completed, 0 failed, 0 blocked"]
+
+
+def test_a_run_has_no_items() -> None:
+    assert not [line for line in summary_of(LoopApproved(iteration=1)) if line.startswith("Items")]

@@ -111,7 +111,7 @@ def protocol_failure(
 def _cause(complaint: Complaint, result: Line | None, status: int | None, *, started: bool) -> Cause:
     if not started:
         return _NOT_STARTED
-    if result is not None and result.terminal_reason == "prompt_too_long":
+    if status == 413 or (result is not None and result.terminal_reason == "prompt_too_long"):
         return _TOO_LONG
     if complaint.error in _BY_NAME:
         return _BY_NAME[complaint.error]
@@ -120,8 +120,6 @@ def _cause(complaint: Complaint, result: Line | None, status: int | None, *, sta
             return _LOGIN
         case 404:
             return _MODEL
-        case 413:
-            return _TOO_LONG
         case 429:
             return _RATE
         case int() if status >= 500 or status == 408:

@@ -9,7 +9,7 @@ from cuggino.agents.agent import AgentOptions, AgentResult, Decoded, Decoder, La
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.agents.scripted import BAD_SCRIPT
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import UsageReport
+from cuggino.events import SystemMessage, UsageReport
 
 
 class ScriptedBackend:
@@ -52,7 +52,7 @@ class _Decoder:
         return self._claude.usage
 
     def feed(self, line: bytes) -> Sequence[Decoded]:
-        return self._claude.feed(line)
+        return [_own_name(item) for item in self._claude.feed(line)]
 
     def finish(self, exit_status: int, stderr: str) -> AgentResult:
         if exit_status == BAD_SCRIPT:
@@ -64,6 +64,13 @@ class _Decoder:
                 exit_status=exit_status,
             )
         return self._claude.finish(exit_status, stderr)
+
+
+def _own_name(item: Decoded) -> Decoded:
+    """The words with which claude's decoder greets it, in its own name."""
+    if isinstance(item, SystemMessage) and item.text.startswith("claude scripted"):
+        return SystemMessage(text="The scripted agent plays: no model, no cost.")
+    return item
 
 
 def _common(options: AgentOptions) -> list[str]:
