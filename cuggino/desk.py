@@ -35,7 +35,7 @@ from cuggino.git import Git
 from cuggino.lock import Owner, lock
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import Workshop, run_loop
-from cuggino.loop.session import Session, stored
+from cuggino.loop.session import Session, finish, stored
 from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
@@ -47,8 +47,12 @@ from cuggino.roles import Role
 class Desk:
     """Made by `open_desk`."""
 
-    def __init__(self, workshop: Workshop, hub: Hub, tally: Tally) -> None:
+    def __init__(self, workshop: Workshop, hub: Hub, tally: Tally, archived_before: tuple[str, ...]) -> None:
         self.workshop = workshop
+        self.archived_before = archived_before
+        """Backlog items that a command that died had finished; they were archived when this one began."""
+        self.unfinished: Session | None = None
+        """The session that is, or was, worked on and can be gone on with."""
         self._hub = hub
         self._tally = tally
 
@@ -64,12 +68,14 @@ class Desk:
 
     async def run(self, session: Session) -> int:
         """One loop, to its end; returns the exit code. The files of a session that is over are deleted."""
+        self.unfinished = session
         try:
             last = await run_loop(self.workshop, session, self.sender(session.id))
         except LoopError as error:  # its message was shown, as LoopFailed
             return error.exit_code
         if session.state.ended is not None:
             session.delete()
+            self.unfinished = None
         return exit_code(last)
 
 
@@ -100,7 +106,7 @@ async def open_desk(
     project.prepare()
     marker = uuid7().replace("-", "")
     with lock(project, command, marker) as former:
-        _clear_up(project, former)
+        archived_before = _clear_up(project, former)
         children = Children(marker=marker, hurry=hurry)
         workshop = Workshop(
             project=project,
@@ -113,18 +119,21 @@ async def open_desk(
         )
         with living_log(project) as log:
             async with open_hub(log=log, display=display) as hub:
-                yield Desk(workshop, hub, tally)
+                yield Desk(workshop, hub, tally, archived_before)
 
 
-def _clear_up(project: Project, former: Owner | None) -> None:
-    """What a command that died left behind: its processes, sessions that were over, torn temporary files, old logs."""
+def _clear_up(project: Project, former: Owner | None) -> tuple[str, ...]:
+    """What a command that died left behind: its processes, sessions that were over, torn temporary files, old logs.
+
+    Returns the backlog items that it had finished and not archived.
+    """
     if former is not None:
         sweep(former.marker)
-    for session in stored(project):
-        if session.state.ended is not None:
-            if session.state.issue_file is not None:
-                session.persist_issue()
-            session.delete()
+    finished = [finish(project, session) for session in stored(project) if session.state.ended is not None]
     for path in project.wip.glob(".*"):  # temporary, and nobody's: the lock is ours
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     prune_logs(project, time.time())
+    return tuple(name for name in finished if name is not None)

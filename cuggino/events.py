@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -209,6 +209,122 @@ class LoopFailed(LoopTerminalEvent, frozen=True, kw_only=True):
     message: str
 
 
+# ---- the watch --------------------------------------------------------------------------------
+
+
+class WatchLoopEvent(Event, frozen=True, kw_only=True):
+    """What the loop over the backlog does."""
+
+
+class WatchSpecIssueWaiting(WatchLoopEvent, frozen=True, kw_only=True):
+    """Spec issues exist: a person must clear them."""
+
+
+class WatchBacklogWaiting(WatchLoopEvent, frozen=True, kw_only=True):
+    """No spec issue, and nothing is ready."""
+
+
+class WatchIdle(WatchLoopEvent, frozen=True, kw_only=True):
+    """Idle for so many seconds. `blocked` items exist but cannot be taken; None: unknown."""
+
+    wait_seconds: int
+    blocked: int | None
+
+
+class WatchProcessingItem(WatchLoopEvent, frozen=True, kw_only=True):
+    filename: str
+
+
+class WatchItemCompleted(WatchLoopEvent, frozen=True, kw_only=True):
+    """It was finished and left the backlog."""
+
+    filename: str
+
+
+class WatchItemNotRemoved(WatchLoopEvent, frozen=True, kw_only=True):
+    """The loop ended and no file was removed."""
+
+    filename: str
+    reason: Literal["changed", "spec-issue", "gone"]
+
+
+class WatchItemFailed(WatchLoopEvent, frozen=True, kw_only=True):
+    """The loop failed on it. `retry_in` seconds later it is tried again; None: it is not."""
+
+    filename: str
+    message: str
+    attempt: int
+    retry_in: float | None
+
+
+class WatchItemBlocked(WatchLoopEvent, frozen=True, kw_only=True):
+    """Set aside until its content changes or the watch starts anew."""
+
+    filename: str
+    reason: str
+
+
+class WatchAuditStarted(WatchLoopEvent, frozen=True, kw_only=True):
+    pass
+
+
+class WatchAuditEnded(WatchLoopEvent, frozen=True, kw_only=True):
+    """By itself."""
+
+
+class WatchAuditInterrupted(WatchLoopEvent, frozen=True, kw_only=True):
+    """Work arrived, or a stop; nothing of it is alive."""
+
+
+class WatchAuditFailed(WatchLoopEvent, frozen=True, kw_only=True):
+    """The watch goes on."""
+
+    message: str
+
+
+class WatchTbdItemFound(WatchLoopEvent, frozen=True, kw_only=True):
+    """A finding was saved to `.cuggino/tbd/`."""
+
+    content: str
+    filename: str
+
+
+class WatchValidationStarted(WatchLoopEvent, frozen=True, kw_only=True):
+    completed: int
+
+
+class WatchValidationPassed(WatchLoopEvent, frozen=True, kw_only=True):
+    completed: int
+
+
+class WatchValidationFailed(WatchLoopEvent, frozen=True, kw_only=True):
+    completed: int
+    output: str
+    exit_code: int
+
+
+class WatchPollFailed(WatchLoopEvent, frozen=True, kw_only=True):
+    """The folders could not be read; `attempt` counts from 1, three in a row end the watch."""
+
+    attempt: int
+    message: str
+
+
+class WatchStopping(WatchLoopEvent, frozen=True, kw_only=True):
+    """A stop was asked for. `active` is how many items are being worked on."""
+
+    stage: Literal["drain", "interrupt", "kill"]
+    active: int
+
+
+class WatchEnded(WatchLoopEvent, frozen=True, kw_only=True):
+    """The last one, always."""
+
+    reason: Literal["idle", "interrupted", "validation-failed", "poll-failed", "setup-failed"]
+    completed: int
+    exit_code: int
+
+
 AgentEvent: TypeAlias = SystemMessage | AgentMessage | ToolCall | ToolResult | PingEvent | UsageReport
 MarkerEvent: TypeAlias = Note | ToBeDiscussed | SpecIssue | PlanComplete | Progress | Done | Approved | RequestChanges
 PhaseEvent: TypeAlias = (
@@ -229,7 +345,29 @@ PhaseEvent: TypeAlias = (
     | LoopFailed
 )
 LoopEvent: TypeAlias = AgentEvent | MarkerEvent | PhaseEvent
-PrintableEvent: TypeAlias = LoopEvent
+WatchEvent: TypeAlias = (
+    LoopEvent
+    | WatchSpecIssueWaiting
+    | WatchBacklogWaiting
+    | WatchIdle
+    | WatchProcessingItem
+    | WatchItemCompleted
+    | WatchItemNotRemoved
+    | WatchItemFailed
+    | WatchItemBlocked
+    | WatchAuditStarted
+    | WatchAuditEnded
+    | WatchAuditInterrupted
+    | WatchAuditFailed
+    | WatchTbdItemFound
+    | WatchValidationStarted
+    | WatchValidationPassed
+    | WatchValidationFailed
+    | WatchPollFailed
+    | WatchStopping
+    | WatchEnded
+)
+PrintableEvent: TypeAlias = WatchEvent
 
 
 def is_llm_agent_event(event: Event) -> TypeGuard[LlmAgentEvent]:
@@ -250,6 +388,10 @@ def is_loop_phase_event(event: Event) -> TypeGuard[LoopPhaseEvent]:
 
 def is_loop_terminal_event(event: Event) -> TypeGuard[LoopTerminalEvent]:
     return isinstance(event, LoopTerminalEvent)
+
+
+def is_watch_loop_event(event: Event) -> TypeGuard[WatchLoopEvent]:
+    return isinstance(event, WatchLoopEvent)
 
 
 # ---- how events travel ------------------------------------------------------------------------

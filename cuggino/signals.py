@@ -1,15 +1,20 @@
 """The one owner of signals: what a person asks for becomes stages of stopping, and scopes end what they own.
 
-A stage is left only for the next one. `interrupt` cancels the work; `kill` shortens the time that agents
-have to end. Ctrl+C goes one stage on; SIGTERM and SIGHUP are an interrupt, and a second of them kills.
+A stage is left only for a later one. Ctrl+C goes one stage on; SIGTERM and SIGHUP interrupt, and then kill.
+
+| stage | |
+|---|---|
+| drain | nothing new starts, waits end, what runs goes on to its end (only where there is something to drain) |
+| interrupt | the work is cancelled; agents have some seconds to end |
+| kill | those seconds are over |
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from enum import IntEnum
 
 import trio
@@ -17,37 +22,58 @@ import trio
 
 class Stage(IntEnum):
     WORKING = 0
-    INTERRUPT = 1
-    KILL = 2
+    DRAIN = 1
+    INTERRUPT = 2
+    KILL = 3
 
 
 class Stop:
     """How far stopping has gone, and by what signal it began."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, drains: bool = False) -> None:
         self.stage = Stage.WORKING
         self.signal: signal.Signals | None = None
         self.interrupted = trio.CancelScope()
         """What the work runs in; cancelled at the stage `interrupt`."""
         self.hurry = trio.Event()
         """Set at the stage `kill`: who waits for a process to end does not wait any longer."""
+        self.tell: Callable[[Stage], Awaitable[None]] | None = None
+        """Called after each new stage."""
+        self._drains = drains
+        self._waits: set[trio.CancelScope] = set()
 
     def press(self, number: signal.Signals) -> Stage | None:
-        """Go one stage on. None: there is none left."""
+        """Go on to the next stage. None: there is none left."""
         if self.stage is Stage.KILL:
             return None
         self.signal = self.signal or number
         self.stage = Stage(self.stage + 1)
-        if self.stage is Stage.INTERRUPT:
+        if self.stage is Stage.DRAIN and (number is not signal.SIGINT or not self._drains):
+            self.stage = Stage.INTERRUPT
+        for scope in self._waits:
+            scope.cancel(reason=number.name)
+        if self.stage >= Stage.INTERRUPT:
             self.interrupted.cancel(reason=number.name)
-        else:
+        if self.stage is Stage.KILL:
             self.hurry.set()
         return self.stage
 
+    @contextmanager
+    def ends_with_drain(self) -> Iterator[trio.CancelScope]:
+        """A scope for waits: cancelled as soon as any stop is asked for, at once if one was."""
+        with trio.CancelScope() as scope:
+            if self.stage is not Stage.WORKING:
+                scope.cancel(reason="stopping")
+            self._waits.add(scope)
+            try:
+                yield scope
+            finally:
+                self._waits.discard(scope)
+
 
 @asynccontextmanager
-async def owning_signals(stop: Stop, tell: Callable[[Stage], Awaitable[None]]) -> AsyncIterator[None]:
-    """Signals are `stop`'s for the length of the block; `tell` is called after each new stage.
+async def owning_signals(stop: Stop) -> AsyncIterator[None]:
+    """Signals are `stop`'s for the length of the block.
 
     Presses within one turn of the event loop count as one. A signal that was ignored when cuggino was
     started (nohup, a background job) stays ignored. The task that listens is outside of `stop.interrupted`,
@@ -64,8 +90,8 @@ async def owning_signals(stop: Stop, tell: Callable[[Stage], Awaitable[None]]) -
             async def listen() -> None:
                 async for number in received:
                     stage = stop.press(signal.Signals(number))
-                    if stage is not None:
-                        nursery.start_soon(tell, stage)
+                    if stage is not None and stop.tell is not None:
+                        nursery.start_soon(stop.tell, stage)
 
             nursery.start_soon(listen)
             yield

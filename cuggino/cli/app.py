@@ -12,7 +12,9 @@ app = App(
     "matches the specs.",
     version=__version__,
     help_epilogue="`cuggino COMMAND --help` says more. Exit codes: 0 done, 1 failed, 2 wrong arguments or "
-    "configuration, 4 a spec issue, 5 a limit, 130 interrupted.",
+    "configuration, 4 a spec issue, 5 a limit, 130 interrupted. "
+    "With -v an error shows where in the program it came from.",
 )
 app.command("cuggino.cli.run:run")
+app.command("cuggino.cli.watch:watch")
 app.command("cuggino.cli.demo:demo")

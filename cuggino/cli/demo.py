@@ -13,6 +13,7 @@ from cuggino.desk import Desk
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session
 from cuggino.project import Project, uuid7
+from cuggino.signals import Stop
 
 
 async def demo(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
@@ -32,7 +33,7 @@ async def demo(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     sample = make(folder)
     project = Project(sample.root)
 
-    async def work(desk: Desk) -> int:
+    async def work(desk: Desk, _stop: Stop) -> int:
         for item in sample.items:
             code = await desk.run(Session.create(project, f"@{item}", backlog_file=item.name))
             if code != 0:

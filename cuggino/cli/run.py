@@ -12,13 +12,14 @@ from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session, find
 from cuggino.project import Project
+from cuggino.signals import Stop
 
 
 async def run(
     *,
     focus: Annotated[str | None, Parameter(name=["--focus", "-f"], allow_leading_hyphen=True)] = None,
     review: Path | None = None,
-    resume: Annotated[bool | str | None, Parameter(negative="")] = None,
+    resume: Annotated[str | bool | None, Parameter(negative="")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Plan, implement and review one focus until the code matches the specs.
@@ -46,7 +47,7 @@ async def run(
     words = _read(review) if review is not None else None
     project = Project.find(Path.cwd())
 
-    async def work(desk: Desk) -> int:
+    async def work(desk: Desk, _stop: Stop) -> int:
         if resume not in (None, False):
             return await desk.run(find(project, resume if isinstance(resume, str) and resume else None))
         return await desk.run(Session.create(project, focus or "", review=words))

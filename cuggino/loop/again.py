@@ -104,7 +104,8 @@ def decide(
         return _after_error(ending, tally, limits, now=now, jitter=jitter)
     reason = str(ending.message if isinstance(ending, LlmSessionError) else ending)
     if tally.nudges >= limits.nudges:
-        return GiveUp(message=f"The agent did not finish, asked again {tally.nudges} times: {reason}")
+        asked = f", asked again {_times(tally.nudges)}" if tally.nudges else ""
+        return GiveUp(message=f"The agent did not finish{asked}: {reason}")
     return AskAgain(tally=msgspec.structs.replace(tally, nudges=tally.nudges + 1), reason=reason)
 
 
@@ -116,13 +117,14 @@ def _after_error(
             return WaitUntil(tally=tally, reason=error.message, until=error.resets_at + AFTER_RESET)
         case LlmSessionErrorKind.OVERLOADED | LlmSessionErrorKind.NETWORK | LlmSessionErrorKind.USAGE_LIMIT:
             if tally.retries >= limits.retries:
-                return GiveUp(
-                    message=f"{error.message} (tried again {tally.retries} times)",
-                    advice=error.advice,
-                    kind=error.kind,
-                )
+                tried = f" (tried again {_times(tally.retries)})" if tally.retries else ""
+                return GiveUp(message=f"{error.message}{tried}", advice=error.advice, kind=error.kind)
             delay = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(tally.retries, 10)) * (1 + jitter / 4)
             return Retry(
                 tally=msgspec.structs.replace(tally, retries=tally.retries + 1), reason=error.message, delay=delay
             )
     return GiveUp(message=error.message, advice=error.advice, kind=error.kind)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -7,7 +7,7 @@ position is on disk before its step begins, so that a loop that died goes on wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -68,6 +68,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
     git: Repository
     now: Callable[[], datetime]
     random: Random
+    sleep: Callable[[float], Awaitable[None]] = trio.sleep
+    """For waits that a person may want to end; what it raises then comes out of `run_loop`."""
 
 
 async def run_loop(workshop: Workshop, session: Session, send: Send) -> LoopTerminalEvent:
@@ -116,14 +118,14 @@ class _Loop:
 
     async def run(self) -> LoopTerminalEvent:
         """Perform steps until the course has ended. Then what setup left running is stopped."""
-        failure: CugginoError | LimitReached | None = None
+        failure: Exception | None = None
         async with trio.open_nursery() as left_running:
             try:
                 await self._begin(left_running)
                 while self._session.state.ended is None:
                     course = self._session.state.course
                     self._follow(course, await self._perform(course, left_running))
-            except (CugginoError, LimitReached) as error:
+            except Exception as error:
                 failure = error  # out of the nursery, which would wrap it in a group
             left_running.cancel_scope.cancel(reason="the session is over")
         if failure is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from cuggino.backlog import Item, Removal, archive
 from cuggino.errors import SessionNotFound, StorageError
 from cuggino.events import LlmMarkerEvent
 from cuggino.loop.course import Course, Ended
@@ -203,6 +204,21 @@ def stored(project: Project) -> Iterator[Session]:
             continue
         with suppress(StorageError):
             yield load(project, path)
+
+
+def finish(project: Project, session: Session) -> str | None:
+    """What is left to do for a session that is over, done again after a crash without harm: its spec issue is
+    written or its backlog item archived, then its files go. Returns the item that this has archived.
+    """
+    state = session.state
+    archived = None
+    if state.issue_file is not None:
+        session.persist_issue()
+    elif state.backlog_file is not None:
+        removal = archive(project, Item(state.backlog_file, state.backlog_hash or ""))
+        archived = state.backlog_file if removal is Removal.REMOVED else None
+    session.delete()
+    return archived
 
 
 def load(project: Project, path: Path) -> Session:

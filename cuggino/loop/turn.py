@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
 from uuid import uuid4
-
-import trio
 
 from cuggino.agents.agent import Agent, AgentOptions
 from cuggino.agents.prompts import Prompt, ask_again, go_on
@@ -22,11 +19,9 @@ from cuggino.events import (
     Event,
     LlmMarkerEvent,
     LlmTerminalMarkerEvent,
-    PingEvent,
     PlanComplete,
     Send,
     ToolCall,
-    ToolResult,
     UsageReport,
 )
 from cuggino.loop.again import (
@@ -34,15 +29,14 @@ from cuggino.loop.again import (
     GiveUp,
     NoMarker,
     NoPlan,
-    Overlong,
     Retry,
-    Silent,
     Tally,
     Unfinished,
     WaitUntil,
     decide,
 )
 from cuggino.loop.session import Session
+from cuggino.loop.vigil import Vigil
 from cuggino.project import Project
 from cuggino.roles import Role
 
@@ -69,6 +63,8 @@ class Hands(Protocol):
     def now(self) -> Callable[[], datetime]: ...
     @property
     def random(self) -> Random: ...
+    @property
+    def sleep(self) -> Callable[[float], Awaitable[None]]: ...
 
 
 class LimitReached(Exception):
@@ -128,70 +124,50 @@ async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, 
                 await send(
                     AgentRetry(iteration=iteration, attempt=tally.retries, reason=retry.reason, delay=retry.delay)
                 )
-                await trio.sleep(retry.delay)
+                await hands.sleep(retry.delay)
             case WaitUntil() as wait:
                 tally, words = wait.tally, go_on(role)
                 await send(AgentWaiting(iteration=iteration, until=wait.until, reason=wait.reason))
-                await _sleep_until(wait.until, hands.now)
+                await sleep_until(wait.until, hands)
 
 
 class _Run:
-    """One start of an agent, seen from outside: its deadline moves with what it does."""
+    """One start of an agent, seen from outside."""
 
     def __init__(self, session: Session, limits: Limits, send: Send) -> None:
         self.marker: LlmTerminalMarkerEvent | None = None
         self.spoke = False
         self._session = session
-        self._limits = limits
-        self._send = send
-        self._scope = trio.CancelScope()
-        self._ends = math.inf
-        self._tools: set[str] = set()
+        self._vigil = Vigil(limits, send)
         self._words = ""
 
     async def watch(self, agent: Agent, options: AgentOptions) -> Unfinished | None:
         """Run it. None: it said a terminal marker (however it ended then); else how it ended without one."""
-        self._ends = trio.current_time() + self._limits.agent_timeout
-        self._rearm()
+        self._vigil.begin()
         try:
-            with self._scope:
+            with self._vigil.scope:
                 result = await agent.spawn(options, self._see)
         except LlmSessionError as error:
             return error
-        if self._scope.cancelled_caught:
-            if trio.current_time() >= self._ends:
-                return Overlong(self._limits.agent_timeout)
-            return Silent(self._limits.idle_timeout)
-        return NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
+        return self._vigil.verdict() or NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
 
     async def _see(self, event: Event) -> None:
-        if isinstance(event, PingEvent):
-            pass
-        elif isinstance(event, LlmMarkerEvent):
+        if isinstance(event, LlmMarkerEvent):
             self.spoke = True
             if isinstance(event, LlmTerminalMarkerEvent):
                 if self.marker is not None:
                     return
                 self.marker = event
-                self._ends = trio.current_time() + AFTER_MARKER
+                self._vigil.finish_within(AFTER_MARKER)
             self._session.record(event)
         elif isinstance(event, ToolCall):
             self.spoke = True
-            self._tools.add(event.id)
-        elif isinstance(event, ToolResult):
-            self._tools.discard(event.id)
         elif isinstance(event, AgentMessage):
             self.spoke = True
             self._words = event.text.strip()[-WORDS_SHOWN:]
         elif isinstance(event, UsageReport) and event.cost_usd is not None:
             self._session.update(cost_usd=self._session.state.cost_usd + event.cost_usd)
-        self._scope.deadline = self._ends  # whoever shows the event may take his time: that is not silence
-        await self._send(event)
-        self._rearm()
-
-    def _rearm(self) -> None:
-        silent = math.inf if self._tools or self.marker else trio.current_time() + self._limits.idle_timeout
-        self._scope.deadline = min(self._ends, silent)
+        await self._vigil.pass_on(event)
 
 
 def _plan_missing(marker: LlmTerminalMarkerEvent, session: Session) -> NoPlan | None:
@@ -210,6 +186,7 @@ def _budget(limits: Limits, session: Session) -> float | None:
     return left
 
 
-async def _sleep_until(until: datetime, now: Callable[[], datetime]) -> None:
-    while (left := until - now()) > timedelta(0):  # noqa: ASYNC110 - what passes is time
-        await trio.sleep(min(left.total_seconds(), LONGEST_NAP))
+async def sleep_until(until: datetime, hands: Hands) -> None:
+    """Wait for a time of day. Raises what `hands.sleep` raises."""
+    while (left := until - hands.now()) > timedelta(0):
+        await hands.sleep(min(left.total_seconds(), LONGEST_NAP))

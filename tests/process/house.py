@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,9 +20,12 @@ from uuid import uuid4
 import msgspec
 import trio
 
-from cuggino.events import LogLine, PrintableEvent, decode_log_line
+from cuggino.events import LogLine, PrintableEvent, WatchLoopEvent, decode_log_line
 
 Step = dict[str, Any]
+
+COMMAND = ("-m", "cuggino")
+QUICK_WATCH = str(Path(__file__).with_name("quick_watch.py"))
 
 PLAN: Sequence[Step] = (
     {"do": "write", "path": "{writable}", "text": "# Plan\n1. The task."},
@@ -45,11 +48,15 @@ def turn(*steps: Step, **more: Any) -> dict[str, Any]:
     return {"steps": list(steps), **more}
 
 
-def script(**roles: Sequence[Sequence[Step]]) -> dict[str, Any]:
-    """Turns for some roles; a role that is not given plays well, for ever."""
-    good = {"planner": PLAN, "implementer": DONE, "reviewer": APPROVE}
-    turns = {role: [turn(*steps) for steps in roles.get(role, ())] for role in good}
+def script(**roles: Sequence[Sequence[Step] | dict[str, Any]]) -> dict[str, Any]:
+    """Turns for some roles, each given as its steps or whole; then, and where none is given, a role plays well."""
+    good: dict[str, Sequence[Step]] = {"planner": PLAN, "implementer": DONE, "reviewer": APPROVE, "audit": ()}
+    turns = {role: [it if isinstance(it, dict) else turn(*it) for it in roles.get(role, ())] for role in good}
     return {role: [*turns[role], turn(*steps, times=0)] for role, steps in good.items()}
+
+
+AT_GATE: Step = {"do": "run", "command": "touch gate; while test -e gate; do sleep 0.02; done"}
+"""Waits in a tool until the file `gate`, which it makes, is removed: `House.at_gate` and `House.open_gate`."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +74,11 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> list[str]:
         return [type(event).__name__ for event in self.events]
+
+    @property
+    def told(self) -> list[WatchLoopEvent]:
+        """What the watch itself said."""
+        return [event for event in self.events if isinstance(event, WatchLoopEvent)]
 
 
 class House:
@@ -105,6 +117,33 @@ class House:
     def wip(self) -> list[str]:
         return sorted(path.name for path in (self.state / "wip").iterdir())
 
+    @property
+    def backlog(self) -> Path:
+        """The backlog's folder, which is made if it is missing."""
+        folder = self.state / "backlog"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def archived(self) -> list[tuple[str, str]]:
+        """The names and contents of finished items, as they came to the archive."""
+        paths = sorted((self.state / "archive").iterdir())
+        return [(path.name[37:], path.read_text()) for path in paths]
+
+    def item(self, name: str, text: str = "Do it.\n") -> Path:
+        """Put an item into the backlog."""
+        path = self.backlog / name
+        path.write_text(text)
+        return path
+
+    async def at_gate(self) -> None:
+        """Wait until an agent plays AT_GATE."""
+        while not (self.root / "gate").exists():  # noqa: ASYNC110 - a file of another process
+            await trio.sleep(0.01)
+
+    def open_gate(self) -> None:
+        (self.root / "gate").unlink()
+
     def play(self, play: dict[str, Any]) -> None:
         self.script.write_text(json.dumps(play))
 
@@ -119,11 +158,15 @@ class House:
         return [decode_log_line(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
     async def run(
-        self, *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
+        program: Sequence[str] = COMMAND,
     ) -> Finished:
         """`cuggino ARGUMENTS`, to its end."""
         done = await trio.run_process(
-            [sys.executable, "-m", "cuggino", *arguments],
+            [sys.executable, *program, *arguments],
             cwd=cwd or self.root,
             env=environment or self.environment,
             capture_stdout=True,
@@ -134,10 +177,12 @@ class House:
         return Finished(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
     @asynccontextmanager
-    async def started(self, *arguments: str, under: Sequence[str] = ()) -> AsyncIterator[Running]:
+    async def started(
+        self, *arguments: str, under: Sequence[str] = (), program: Sequence[str] = COMMAND
+    ) -> AsyncIterator[Running]:
         """`cuggino ARGUMENTS --json` for the length of the block; killed at its end if it still runs."""
         process = await trio.lowlevel.open_process(
-            [*under, sys.executable, "-m", "cuggino", *arguments, "--json"],
+            [*under, sys.executable, *program, *arguments, "--json"],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -156,6 +201,14 @@ class House:
                     await process.wait()
                 nursery.cancel_scope.cancel()
 
+    async def watch_until_idle(self, *arguments: str, **intervals: Any) -> Finished:
+        """`cuggino watch --until-idle --json`, to its end, with the intervals of `quick_watch`."""
+        return await self.run("watch", "--until-idle", "--json", *arguments, program=quick_watch(**intervals))
+
+    def watching(self, *arguments: str, **intervals: Any) -> AbstractAsyncContextManager[Running]:
+        """`cuggino watch --json` for the length of the block, with the intervals of `quick_watch`."""
+        return self.started("watch", *arguments, program=quick_watch(**intervals))
+
     def left(self) -> list[str]:
         """The processes that carry the canary and are alive."""
         found = []
@@ -173,23 +226,36 @@ class House:
         return found
 
 
+def quick_watch(**intervals: Any) -> tuple[str, ...]:
+    """The program that is `cuggino` with a watch that waits less long."""
+    return ("-P", QUICK_WATCH, json.dumps(intervals))
+
+
 class Running:
     """A cuggino at work. What it prints is read all the time."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.err = b""
-        self._out = b""
+        self.events: list[PrintableEvent] = []
         self._more = trio.Event()
+        self._ended = False
 
     async def read(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_err)
             assert self.process.stdout is not None
+            rest = b""
             async for chunk in self.process.stdout:
-                self._out += chunk
-                self._more.set()
-                self._more = trio.Event()
+                *lines, rest = (rest + chunk).split(b"\n")
+                self.events += [decode_log_line(line).event for line in lines]
+                self._notify()
+            self._ended = True
+            self._notify()
+
+    def _notify(self) -> None:
+        self._more.set()
+        self._more = trio.Event()
 
     async def _read_err(self) -> None:
         assert self.process.stderr is not None
@@ -198,18 +264,27 @@ class Running:
 
     @property
     def names(self) -> list[str]:
-        return [type(decode_log_line(line).event).__name__ for line in self._out.split(b"\n")[:-1]]
+        return [type(event).__name__ for event in self.events]
 
-    async def until(self, name: str, times: int = 1) -> None:
-        """Wait until an event of this kind was printed so often."""
-        while self.names.count(name) < times:
+    @property
+    def told(self) -> list[WatchLoopEvent]:
+        """What the watch itself said."""
+        return [event for event in self.events if isinstance(event, WatchLoopEvent)]
+
+    async def until(self, what: str | PrintableEvent, times: int = 1) -> None:
+        """Wait until an event of this kind, or this very event, was printed so often."""
+        while (self.names.count(what) if isinstance(what, str) else self.events.count(what)) < times:
+            assert not self._ended, f"it ended without {what}: {self.names[-5:]} {self.err.decode()}"
             await self._more.wait()
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     async def end(self) -> tuple[int, float]:
-        """Its exit code, negative for a signal, and how long that took from now."""
+        """Its exit code, negative for a signal, and how long that took from now. All that it printed is read then."""
         begun = trio.current_time()
         code = await self.process.wait()
-        return code, trio.current_time() - begun
+        seconds = trio.current_time() - begun
+        while not self._ended:
+            await self._more.wait()
+        return code, seconds

@@ -67,7 +67,7 @@ class Troupe:
     name = "troupe"
 
     def __init__(self, **parts: Sequence[Performance]) -> None:
-        self._parts = {Role(role): list(performances) for role, performances in parts.items()}
+        self.parts = {Role(role): list(performances) for role, performances in parts.items()}
         self.played: list[Played] = []
 
     def __call__(self, _role: Role) -> Troupe:
@@ -76,7 +76,7 @@ class Troupe:
     async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
         played = Played(role=options.role, options=options, at=trio.current_time())
         self.played.append(played)
-        part = self._parts[options.role]
+        part = self.parts[options.role]
         performance = part.pop(0) if len(part) > 1 else part[0]
         try:
             result = await performance(options, send)

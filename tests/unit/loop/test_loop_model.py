@@ -194,7 +194,7 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
     return stage.names[-1], troupe.roles, len(stage.git.commits), stage.wip
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(parts)
 def test_the_loop_does_what_the_model_does(parts: dict[Role, list[str]]) -> None:
     model = Model(parts)

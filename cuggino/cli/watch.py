@@ -1,0 +1,62 @@
+"""`cuggino watch`: the loop over the backlog, for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cuggino.desk import Desk
+from cuggino.errors import UsageError
+from cuggino.foreground import in_foreground
+from cuggino.project import Project
+from cuggino.signals import Stop
+from cuggino.watch.watch import run_watch
+
+
+async def watch(
+    *,
+    validate_every: int = 10,
+    until_idle: Annotated[bool, Parameter(negative="")] = False,
+    jobs: int = 1,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Work through the backlog, one item after the other, and wait for more.
+
+    Items are the files in `.cuggino/backlog/`, done in the order of their names; a finished one moves to
+    `.cuggino/archive/`. A spec issue stops the work until a person has cleared it. Ctrl+C lets the running item
+    finish; once more interrupts it, and a later watch goes on with it; a third time kills what is left.
+
+    Example: cuggino watch --until-idle
+
+    Parameters
+    ----------
+    validate_every
+        Run `validateCommand` (or `checkCommand`) after so many finished items.
+    until_idle
+        End when nothing is ready, instead of waiting: 0; 4 with spec issues open; 1 with items set aside.
+    jobs
+        Items that are worked on at a time. More than 1 needs sandboxes, which this version does not have.
+    json
+        One event a line on stdout, as in the log, and nothing else.
+    """
+    if validate_every < 1:
+        raise UsageError(f"--validate-every {validate_every}: it must be 1 or more.")
+    if jobs != 1:
+        raise UsageError(
+            f"--jobs {jobs}: this version works on one item at a time; more need sandboxes.",
+            advice="Leave --jobs out.",
+        )
+
+    async def work(desk: Desk, stop: Stop) -> int:
+        return await run_watch(
+            desk.workshop,
+            stop,
+            desk.sender,
+            every=validate_every,
+            until_idle=until_idle,
+            already_archived=desk.archived_before,
+        )
+
+    return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)

@@ -1,0 +1,107 @@
+"""The audit: an agent that looks for what a person should judge, while nothing else is to be done."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from cuggino.agents.agent import AgentOptions
+from cuggino.agents.prompts import fill
+from cuggino.errors import CugginoError
+from cuggino.events import (
+    Event,
+    Send,
+    SystemMessage,
+    ToBeDiscussed,
+    WatchAuditEnded,
+    WatchAuditFailed,
+    WatchAuditInterrupted,
+    WatchAuditStarted,
+    WatchTbdItemFound,
+)
+from cuggino.loop.loop import Workshop
+from cuggino.loop.vigil import Vigil
+from cuggino.project import uuid7, write_whole
+from cuggino.roles import Role
+from cuggino.watch.files import list_items
+
+LAST_WORDS = 1.0
+"""Seconds that telling of an interruption may take while everything else is being stopped."""
+
+
+async def audit(workshop: Workshop, sender: Callable[[str | None], Send]) -> bool:
+    """Run one audit; whether it ended by itself. It raises nothing: the watch goes on whatever becomes of it.
+
+    Each finding is on disk before its event. Cancelled, its whole process tree is dead when this ends.
+    """
+    send = sender(None)
+    await send(WatchAuditStarted())
+    try:
+        why = await _run(workshop, sender)
+    except CugginoError as error:
+        why = str(error)
+    finally:
+        if trio.current_effective_deadline() == -math.inf:
+            with trio.move_on_after(LAST_WORDS, shield=True):
+                await send(WatchAuditInterrupted())
+    await trio.lowlevel.checkpoint_if_cancelled()
+    await send(WatchAuditEnded() if why is None else WatchAuditFailed(message=why))
+    return why is None
+
+
+async def fingerprint(workshop: Workshop) -> str:
+    """What an audit looks at: the commit, the working tree with its specs, the findings that are known."""
+    project, git = workshop.project, workshop.git
+    findings = list_items(project.tbd)
+    seen = [await git.head() or "", await git.tree_fingerprint([project.state_dir]), *findings]
+    return hashlib.sha256("\0".join(seen).encode(errors="surrogateescape")).hexdigest()
+
+
+async def _run(workshop: Workshop, sender: Callable[[str | None], Send]) -> str | None:
+    """None when it ended well, else why not."""
+    project, config, git = workshop.project, workshop.config, workshop.git
+    session = uuid7()
+    send = sender(session)
+    vigil = Vigil(config.limits, send)
+
+    async def see(event: Event) -> None:
+        await vigil.pass_on(event)
+        if isinstance(event, ToBeDiscussed):
+            name = f"{uuid7()}.md"
+            write_whole(project.tbd / name, f"{event.content}\n")
+            await sender(None)(WatchTbdItemFound(content=event.content, filename=name))
+
+    prompt = fill(Role.AUDIT, {"specs": str(project.root / config.specs_path), "findings": str(project.tbd)})
+    output = project.wip / f".{session}.audit.out"
+    before = await git.tree_fingerprint([project.state_dir])
+    vigil.begin()
+    try:
+        with vigil.scope:
+            await workshop.agent(Role.AUDIT).spawn(
+                AgentOptions(
+                    role=Role.AUDIT,
+                    cwd=project.root,
+                    prompt=prompt.task,
+                    output=output,
+                    system_prompt=prompt.standing,
+                    model=config.model,
+                    budget_usd=config.limits.max_cost_usd,
+                ),
+                see,
+            )
+    finally:
+        _remove(output)
+    if (verdict := vigil.verdict()) is not None:
+        return f"The auditor was stopped: {verdict}"
+    if await git.tree_fingerprint([project.state_dir]) != before:
+        await send(SystemMessage(text="The working tree changed while the auditor ran, who may not change it."))
+    return None
+
+
+def _remove(output: Path) -> None:
+    for path in (output, output.with_name(f"{output.name}.err")):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,136 @@
+"""One item: the loop over it, as often as it takes, and what becomes of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum, auto
+
+from cuggino.backlog import Item, Removal, Unusable, archive, read_item
+from cuggino.errors import LlmSessionErrorKind, LoopError
+from cuggino.events import (
+    AgentWaiting,
+    LoopLimitReached,
+    LoopSpecIssue,
+    LoopTerminalEvent,
+    Send,
+    WatchItemBlocked,
+    WatchItemCompleted,
+    WatchItemFailed,
+    WatchItemNotRemoved,
+    WatchProcessingItem,
+)
+from cuggino.loop.loop import Workshop, run_loop
+from cuggino.loop.session import Session, stored
+from cuggino.loop.turn import sleep_until
+from cuggino.watch.ledger import Ledger
+
+RETRIES = (30.0, 60.0)
+"""Seconds until a failed item is tried again; after the last of these it is set aside."""
+
+PROVIDER_PAUSES = (30.0, 60.0, 120.0, 240.0, 300.0)
+"""Seconds to wait for a provider that is down; the last one again and again."""
+
+_PROVIDER = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSessionErrorKind.USAGE_LIMIT)
+
+
+class Result(Enum):
+    """What processing an item came to."""
+
+    COMPLETED = auto()
+    KEPT = auto()
+    BLOCKED = auto()
+    CANNOT_WORK = auto()
+
+
+async def process(workshop: Workshop, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
+    """Have the loop work on the item of this name; returns what became of it.
+
+    Waits for a provider that is down, and after a failure, by `workshop.sleep`: what that raises comes out of
+    here, and the item and its session stay as they are. So they do under cancellation.
+    """
+    send = sender(None)
+    await send(WatchProcessingItem(filename=name))
+    item = read_item(workshop.project, name)
+    if item is None:
+        await send(WatchItemNotRemoved(filename=name, reason="gone"))
+        return Result.KEPT
+    if isinstance(item, Unusable):
+        return await _block(ledger, item, item.reason, send)
+    session = _session_for(workshop, item)
+    try:
+        last = await _run_through(workshop, session, sender)
+    except LoopError as error:
+        if error.kind is LlmSessionErrorKind.SETUP:
+            return Result.CANNOT_WORK
+        return await _failed(workshop, ledger, item, error, send)
+    if isinstance(last, LoopLimitReached):
+        return await _block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
+    ledger.forget(name)
+    return await _leave(workshop, session, item, last, send)
+
+
+def _session_for(workshop: Workshop, item: Item) -> Session:
+    """The item's unfinished session if it is about this content, else a new one. Older ones of the item go."""
+    for session in stored(workshop.project):
+        if session.state.backlog_file == item.name and session.state.ended is None:
+            if session.state.backlog_hash == item.digest:
+                return session
+            session.delete()
+    focus = f"@{workshop.project.backlog / item.name}"
+    return Session.create(workshop.project, focus, backlog_file=item.name, backlog_hash=item.digest)
+
+
+async def _run_through(workshop: Workshop, session: Session, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
+    """The loop, gone on with for as long as only the provider is to blame."""
+    outages = 0
+    while True:
+        send = sender(session.id)
+        before = session.state.course
+        try:
+            return await run_loop(workshop, session, send)
+        except LoopError as error:
+            if error.kind not in _PROVIDER:
+                raise
+            if session.state.course != before:
+                outages = 0
+            pause = PROVIDER_PAUSES[min(outages, len(PROVIDER_PAUSES) - 1)]
+            outages += 1
+            until = workshop.now() + timedelta(seconds=pause)
+            await send(AgentWaiting(iteration=session.state.course.iteration, until=until, reason=error.message))
+            await sleep_until(until, workshop)
+
+
+async def _leave(workshop: Workshop, session: Session, item: Item, last: LoopTerminalEvent, send: Send) -> Result:
+    """The loop is over, and that is on disk: first the file moves, then the session's files go."""
+    if isinstance(last, LoopSpecIssue):
+        session.delete()
+        await send(WatchItemNotRemoved(filename=item.name, reason="spec-issue"))
+        return Result.KEPT
+    removal = archive(workshop.project, item)
+    session.delete()
+    match removal:
+        case Removal.REMOVED:
+            await send(WatchItemCompleted(filename=item.name))
+            return Result.COMPLETED
+        case Removal.CHANGED:
+            await send(WatchItemNotRemoved(filename=item.name, reason="changed"))
+        case Removal.GONE:
+            await send(WatchItemNotRemoved(filename=item.name, reason="gone"))
+    return Result.KEPT
+
+
+async def _failed(workshop: Workshop, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
+    attempt = ledger.failed(item.name, item.digest)
+    retry_in = RETRIES[attempt - 1] if attempt <= len(RETRIES) else None
+    await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))
+    if retry_in is None:
+        return await _block(ledger, item, f"it failed {attempt} times: {error.message}", send)
+    await workshop.sleep(retry_in)
+    return Result.KEPT
+
+
+async def _block(ledger: Ledger, item: Item | Unusable, reason: str, send: Send) -> Result:
+    ledger.block(item.name, item.digest, reason)
+    await send(WatchItemBlocked(filename=item.name, reason=reason))
+    return Result.BLOCKED

@@ -1,0 +1,233 @@
+"""The loop over the backlog: look, take, validate, wait, for ever. What comes next is decided by `course.decide`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal
+
+import msgspec
+import trio
+
+from cuggino.errors import CugginoError
+from cuggino.events import (
+    Send,
+    WatchAuditFailed,
+    WatchEnded,
+    WatchItemCompleted,
+    WatchStopping,
+    WatchValidationFailed,
+    WatchValidationPassed,
+    WatchValidationStarted,
+)
+from cuggino.loop.loop import Workshop
+from cuggino.project import uuid7
+from cuggino.signals import Stage, Stop
+from cuggino.watch.audit import audit, fingerprint
+from cuggino.watch.counting import Counted, watch_file_counts
+from cuggino.watch.course import DRAINED, Action, End, Known, Look, Standing, Take, Validate, after_validation, decide
+from cuggino.watch.item import Result, process
+from cuggino.watch.ledger import Ledger
+from cuggino.watch.waiting import Counting, Waiting
+
+LAST_WORDS = 2.0
+"""Seconds that the last event may take when everything else was interrupted."""
+
+
+_STAGES: dict[Stage, Literal["drain", "interrupt", "kill"]] = {
+    Stage.DRAIN: "drain",
+    Stage.INTERRUPT: "interrupt",
+    Stage.KILL: "kill",
+}
+
+
+class Drained(Exception):
+    """A wait in the middle of an item was ended by a drain."""
+
+
+async def run_watch(
+    workshop: Workshop,
+    stop: Stop,
+    sender: Callable[[str | None], Send],
+    *,
+    every: int = 10,
+    until_idle: bool = False,
+    already_archived: tuple[str, ...] = (),
+    count: Counting | None = None,
+) -> int:
+    """Work through the backlog until it is stopped; returns the exit code. WatchEnded is the last event, always.
+
+    A drain (`stop`) ends what waits and lets what runs go on to its end. Cancelled, it stops what runs: items and
+    sessions stay, a new watch goes on with them. `already_archived` are items that a former watch finished and
+    did not tell. `count` stands in for the watching of the two folders.
+    """
+    watch = _Watch(workshop, stop, sender, every=every, until_idle=until_idle, count=count)
+    send = sender(None)
+    end = End("setup-failed", 1)  # if something raises that is no cancellation
+    with watch.answering_presses():
+        try:
+            for name in already_archived:
+                await send(WatchItemCompleted(filename=name))
+            end = await watch.run()
+        finally:
+            if trio.current_effective_deadline() == -math.inf:
+                end = End("interrupted", 128 + stop.signal if stop.signal is not None else DRAINED)
+            with trio.move_on_after(LAST_WORDS, shield=True):
+                await watch.answer(stop.stage)
+                await send(WatchEnded(reason=end.reason, completed=watch.completed, exit_code=end.exit_code))
+    return end.exit_code
+
+
+class _Watch:
+    def __init__(
+        self,
+        workshop: Workshop,
+        stop: Stop,
+        sender: Callable[[str | None], Send],
+        *,
+        every: int,
+        until_idle: bool,
+        count: Counting | None,
+    ) -> None:
+        project, config = workshop.project, workshop.config
+        self.completed = 0
+        self._active = 0
+        self._answered = Stage.WORKING
+        self._seen: Counted | None = None
+        self._ready: tuple[str, ...] = ()
+        self._blocked: set[str] = set()
+        self._workshop = msgspec.structs.replace(workshop, sleep=self._sleep)
+        self._stop = stop
+        self._sender = sender
+        self._send = sender(None)
+        self._ledger = Ledger(project)
+        self._count = count or partial(watch_file_counts, (project.spec_issues, project.backlog))
+        self._command = config.validate_command or config.check_command
+        self._standing = Standing(until_idle=until_idle, validates=self._command is not None, every=every)
+
+    async def run(self) -> End:
+        action: Action = Look()
+        while not isinstance(action, End):
+            match action:
+                case Take():
+                    await self._process(action.name)
+                    action = self._decide(None)
+                case Validate():
+                    await self._validate()
+                    action = self._decide(None)
+                case _:
+                    action = await self._wait()
+        return action
+
+    def _decide(self, known: Known | None) -> Action:
+        draining = self._stop.stage is not Stage.WORKING
+        return decide(msgspec.structs.replace(self._standing, draining=draining), known)
+
+    # ---- waiting
+
+    async def _wait(self) -> Action:
+        """A waiting phase, which begins with fresh counts. Ended by a drain, it leads to what that demands."""
+        waiting = Waiting(
+            count=self._count,
+            know=self._know,
+            decide=self._decide,
+            beside=self._audit if self._workshop.config.audit else None,
+            send=self._send,
+        )
+        with self._stop.ends_with_drain():
+            action = await waiting.run()
+            if action is not None:
+                return action
+            self._standing = msgspec.structs.replace(self._standing, failure="poll-failed")
+        return self._decide(None)
+
+    def _know(self, counts: tuple[Counted, ...]) -> Known:
+        spec_issues, backlog = counts
+        if backlog is not self._seen:  # not in the middle of its debounce, when a file may be half written
+            self._seen, self._ready = backlog, self._ledger.ready(backlog.names)
+        blocked = len(backlog.names) - len(self._ready)
+        return Known(spec_issues=len(spec_issues.names), ready=self._ready, blocked=blocked)
+
+    async def _audit(self) -> None:
+        """One audit, unless the last one that ended has seen all this."""
+        try:
+            if await fingerprint(self._workshop) == self._ledger.audited:
+                return
+            if await audit(self._workshop, self._sender):
+                self._ledger.audit_ended(await fingerprint(self._workshop))
+        except CugginoError as error:
+            await self._send(WatchAuditFailed(message=str(error)))
+
+    # ---- working
+
+    async def _process(self, name: str) -> None:
+        self._active = 1
+        try:
+            result = await process(self._workshop, self._ledger, name, self._sender)
+        except Drained:
+            return
+        finally:
+            self._active = 0
+        finished = self._standing.finished
+        match result:
+            case Result.COMPLETED:
+                self.completed += 1
+                if name not in self._blocked:  # it was counted when it was set aside
+                    finished += 1
+                self._blocked.discard(name)
+            case Result.BLOCKED if name not in self._blocked:
+                self._blocked.add(name)
+                finished += 1
+            case Result.CANNOT_WORK:
+                self._standing = msgspec.structs.replace(self._standing, failure="setup-failed")
+        self._standing = msgspec.structs.replace(self._standing, finished=finished)
+
+    async def _validate(self) -> None:
+        """A drain waits for it, an interrupt ends it."""
+        assert self._command is not None
+        finished = self._standing.finished
+        await self._send(WatchValidationStarted(completed=finished))
+        output = self._workshop.project.wip / f".{uuid7()}.validation.txt"
+        try:
+            result = await self._workshop.commands.run(
+                self._command, output, timeout=self._workshop.config.limits.command_timeout
+            )
+        finally:
+            output.unlink(missing_ok=True)
+        passed = result.exit_code == 0
+        self._standing = after_validation(self._standing, passed=passed)
+        await self._send(
+            WatchValidationPassed(completed=finished)
+            if passed
+            else WatchValidationFailed(completed=finished, output=result.output, exit_code=result.exit_code)
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        """A wait in the middle of an item: it ends with a drain, and the item with it."""
+        active, self._active = self._active, 0
+        with self._stop.ends_with_drain() as scope:
+            await trio.sleep(seconds)
+        if scope.cancelled_caught:
+            raise Drained
+        self._active = active
+
+    # ---- stopping
+
+    @contextmanager
+    def answering_presses(self) -> Iterator[None]:
+        """Each press is an event, for as long as the block lasts; one that comes after it is told as before."""
+        before = self._stop.tell
+        self._stop.tell = self.answer
+        try:
+            yield
+        finally:
+            self._stop.tell = before
+            self._answered = Stage.KILL
+
+    async def answer(self, stage: Stage) -> None:
+        """Tell a stage of stopping, if it was not told."""
+        if stage > self._answered:
+            self._answered = stage
+            await self._send(WatchStopping(stage=_STAGES[stage], active=self._active))
