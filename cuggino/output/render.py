@@ -175,7 +175,8 @@ def _commit_failed(event: events.CommitFailed, page: Page) -> list[str]:
 
 @shows(events.AgentRetry)
 def _retry(event: events.AgentRetry, page: Page) -> list[str]:
-    return page.text(BOLD_YELLOW, f"[Agent] Retry {event.attempt} in {duration(event.delay)}: {event.reason}")
+    what = f"Retry {event.attempt} in {duration(event.delay)}" if event.delay else f"Asked again ({event.attempt})"
+    return page.text(BOLD_YELLOW, f"[Agent] {what}: {event.reason}")
 
 
 @shows(events.AgentWaiting)

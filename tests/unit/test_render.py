@@ -130,6 +130,7 @@ def style_of(event: events.Event) -> str:
         ),
         (CommitFailed(iteration=1, message="hook said\nno\n"), "bold red", ["[Commit] Failed: hook said", "no"]),
         (AgentRetry(iteration=1, attempt=2, reason="busy", delay=8.5), "bold yellow", ["[Agent] Retry 2 in 8s: busy"]),
+        (AgentRetry(iteration=1, attempt=1, reason="mute", delay=0), "bold yellow", ["[Agent] Asked again (1): mute"]),
         (LoopApproved(iteration=3), "bold green", ["[Loop] Approved in iteration 3"]),
         (
             LoopSpecIssue(iteration=1, content="unclear", filename="7.md"),
