@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import agent_output, commands, hostile, rendering
+from bench import agent_output, commands, hostile, rendering, watch
 from bench.measure import Row
 
 MEASUREMENTS: dict[str, Callable[[int], list[Row]]] = {
     "commands": commands.rows,
     "rendering": rendering.rows,
     "hostile": hostile.rows,
+    "watch": watch.rows,
     "output": agent_output.rows,
 }
 

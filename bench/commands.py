@@ -1,6 +1,6 @@
 """What a person waits for: a command's start, and its end after Ctrl+C.
 
-The agent is a stand-in for claude that tells when it was executed, then sleeps until it is interrupted.
+The agent tells when it was executed, then sleeps until it is interrupted.
 """
 
 from __future__ import annotations
@@ -11,22 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bench.measure import Row, alternate, command_seconds
+from bench.project import small_project
 
 CUGGINO = Path(sys.executable).with_name("cuggino")
 
 PATIENCE = 20
 """Seconds after which something is broken, not slow."""
-
-AGENT = """#!/bin/sh
-echo >"$BENCH_STARTED"
-exec sleep 60
-"""
 
 
 def rows(runs: int) -> list[Row]:
@@ -35,7 +29,7 @@ def rows(runs: int) -> list[Row]:
         lambda: command_seconds([sys.executable, "-c", "pass"]),
         runs,
     )
-    with _project() as (project, environment):
+    with small_project() as (project, environment):
         start, imports = alternate(
             lambda: _start_and_stop([str(CUGGINO), "run", "--focus", "bench"], project, environment)[0],
             lambda: command_seconds([sys.executable, "-c", "import trio, cyclopts, msgspec"]),
@@ -69,31 +63,6 @@ def rows(runs: int) -> list[Row]:
             stop - own <= 0.1,
         ),
     ]
-
-
-@contextmanager
-def _project() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A project with a commit and specs, and the environment that finds the stand-in for claude first."""
-    with TemporaryDirectory() as name:
-        project = Path(name)
-        (project / ".specs").mkdir()
-        (project / ".specs" / "bench.md").write_text("# Bench\n")
-        (project / "bin").mkdir()
-        agent = project / "bin" / "claude"
-        agent.write_text(AGENT)
-        agent.chmod(0o755)
-        started = project / "started"
-        os.mkfifo(started)
-        environment = {
-            "PATH": f"{agent.parent}:/usr/bin:/bin",
-            "HOME": name,
-            "BENCH_STARTED": str(started),
-            "IS_SANDBOX": "1",
-        }
-        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
-        for arguments in (["init", "-q"], ["add", ".specs"], ["commit", "-q", "-m", "Specs"]):
-            subprocess.run([*git, *arguments], cwd=project, env=environment, check=True)
-        yield project, environment
 
 
 def _start_and_stop(argv: Sequence[str], project: Path, environment: dict[str, str]) -> tuple[float, float]:

@@ -23,8 +23,9 @@ Lines end with a line feed, a carriage return before it or not.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 from cuggino.events import AgentMessage, LlmMarkerEvent
@@ -76,14 +77,15 @@ def find_markers(text: str, markers: Sequence[type[LlmMarkerEvent]]) -> list[Fou
         position = 0  # not in code and not in a marker; nothing before it matters any more
         index = 0
         while index < len(tags.openings):
-            opening, kind = tags.openings[index]
+            opening = tags.openings[index]
             code_end = code.end_around(opening, position)
             if code_end is not None:
                 position = code_end
             else:
                 content, closing = tags.content(index, code)
                 keep_text(opening)
-                found.append(markers[kind](content=text[content:closing].strip()))
+                marker = markers[tags.kinds[opening]]
+                found.append(marker(content=text[content:closing].strip()))
                 kept = position = closing + content - opening + 1  # a closing tag is longer by its slash
             index = tags.first_opening(position, index)
     keep_text(len(text))
@@ -93,11 +95,11 @@ def find_markers(text: str, markers: Sequence[type[LlmMarkerEvent]]) -> list[Fou
 class _Tags:
     """Where the tags are in a text: every opening tag that a closing tag of its name follows, and the closing tags.
 
-    `openings` are pairs, in order: where the tag starts, and which of the markers it is.
+    `openings` is where the opening tags start, in order, and `kinds` which of the markers each of them is.
     """
 
     def __init__(self, text: str, markers: Sequence[type[LlmMarkerEvent]]) -> None:
-        self.openings: list[tuple[int, int]] = []
+        self.kinds: dict[int, int] = {}
         self._lengths: list[int] = []
         self._closings: list[list[int]] = []
         for kind, marker in enumerate(markers):
@@ -106,19 +108,20 @@ class _Tags:
             self._lengths.append(len(opening))
             starts = _find_all(opening, text, text.rfind(closing)) if closing in text else []
             self._closings.append(_find_all(closing, text, len(text)) if starts else [])
-            self.openings += [(start, kind) for start in starts]
-        self.openings.sort()
+            self.kinds |= dict.fromkeys(starts, kind)
+        self.openings = sorted(self.kinds)
 
     def first_opening(self, position: int, index: int = 0) -> int:
         """The index of the first opening tag at or after the position, not before `index`."""
-        return bisect_left(self.openings, (position,), index)
+        return bisect_left(self.openings, position, index)
 
     def content(self, index: int, code: _Code) -> tuple[int, int]:
         """From where to where the content goes of the marker that opens at `index`.
 
         Never looks at more text than what becomes content, but for the positions of tags, which are known.
         """
-        opening, kind = self.openings[index]
+        opening = self.openings[index]
+        kind = self.kinds[opening]
         closings = self._closings[kind]
         start = position = opening + self._lengths[kind]
         closing = bisect_left(closings, start)
@@ -138,9 +141,11 @@ def _find_all(tag: str, text: str, end: int) -> list[int]:
 
 # ---- code -------------------------------------------------------------------------------------
 
-# A fence, what may stand before it on its line, and what follows it. The last decides whether it can open or close.
+# A line that can open a fenced block: what may stand before the fence, the fence, and its end if that could close one.
 _FENCE_LINE = re.compile(
-    r"^[ \t>]*+(?P<item>(?:(?:[-*+]|\d{1,9}[.)])[ \t][ \t>]*+)*)(?P<fence>`{3,}|~{3,})(?P<rest>.*)$", re.MULTILINE
+    r"^[ \t>]*+(?P<item>(?:(?:[-*+]|\d{1,9}[.)])[ \t][ \t>]*+)*)"
+    r"(?:(?P<ticks>`{3,}+)(?![^`\n]*`)|(?P<tildes>~{3,}+))(?P<closing>[ \t\r]*+$)?",
+    re.MULTILINE,
 )
 # The first line of a paragraph that is not the first, or the blank line before it.
 _BREAK = r"^[ \t>]*+(?:\r?\n|(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t\r\n])"
@@ -197,42 +202,43 @@ class _Code:
             end = following.start()
         self._paragraph_end = end
 
-        spans = [run.span() for run in _BACKTICKS.finditer(self._text, start, end)]
-        self._runs = [run_start for run_start, _ in spans]
-        self._run_ends = [run_end for _, run_end in spans]
-        self._closers = [None] * len(spans)
+        self._runs, self._run_ends, self._closers = [], [], []
         latest: dict[int, int] = {}  # length → the run of that length that was seen last
-        for index, (run_start, run_end) in enumerate(spans):
+        for index, run in enumerate(_BACKTICKS.finditer(self._text, start, end)):
+            run_start, run_end = run.span()
             length = run_end - run_start
             if length in latest:
                 self._closers[latest[length]] = index
             latest[length] = index
+            self._runs.append(run_start)
+            self._run_ends.append(run_end)
+            self._closers.append(None)
 
 
 def _find_fences(text: str) -> tuple[list[int], list[int]]:
     """Every line that can open a fenced block, and where the block would end: at a closing line's end, or the text's.
 
-    From the last line to the first, `closers` has for each kind of fence the closing lines that are longer
-    than all between here and there, the nearest last: as negative lengths, ascending, and their ends.
+    A closing line is for all before it that are not closed yet and not longer. So `unclosed` has for each kind
+    of fence the lines by their length, and a heap of these lengths.
     """
-    if "```" not in text and "~~~" not in text:
-        return [], []
     starts: list[int] = []
     ends: list[int] = []
-    closers: dict[str, tuple[list[int], list[int]]] = {"`": ([], []), "~": ([], [])}
-    for line in reversed(list(_FENCE_LINE.finditer(text))):
-        fence, rest = line["fence"], line["rest"]
-        lengths, line_ends = closers[fence[0]]
-        if fence[0] == "~" or "`" not in rest:
-            nearest = bisect_right(lengths, -len(fence))
-            starts.append(line.start())
-            ends.append(line_ends[nearest - 1] if nearest else len(text))
-        if not line["item"] and not rest.strip(" \t\r"):
-            while lengths and lengths[-1] >= -len(fence):
-                lengths.pop()
-                line_ends.pop()
-            lengths.append(-len(fence))
-            line_ends.append(line.end())
-    starts.reverse()
-    ends.reverse()
+    if "```" not in text and "~~~" not in text:
+        return starts, ends
+    unclosed: dict[str, tuple[dict[int, list[int]], list[int]]] = {"`": ({}, []), "~": ({}, [])}
+    for line in _FENCE_LINE.finditer(text):
+        item, ticks, tildes, closing = line.groups()
+        fence = ticks or tildes
+        length = len(fence)
+        lines, lengths = unclosed[fence[0]]
+        if closing is not None and not item:
+            while lengths and lengths[0] <= length:
+                for index in lines.pop(heappop(lengths)):
+                    ends[index] = line.end()
+        if length not in lines:
+            lines[length] = []
+            heappush(lengths, length)
+        lines[length].append(len(starts))
+        starts.append(line.start())
+        ends.append(len(text))
     return starts, ends

@@ -1,12 +1,13 @@
-"""`cuggino run` with the real claude, in a git project, against a model that plays each role's scripts.
+"""`cuggino run` and `watch` with the real claude, in a git project, against a model that plays each role's scripts.
 
     with claude_house(tmp_path, claude_path, planner=[…], reviewer=[…], commit=True) as house:
         finished = await house.run("run", "--focus", "the work", "--json")
         assert house.agents == ["planner", "implementer", "reviewer"]
 
 A role's scripts are for its conversations, in the order in which they begin; the last one is for all that follow, and
-a role without scripts plays well. In what tools are given, `{plan}`, `{session}`, `{review}`, `{check}` and `{project}`
-stand for paths that are taken from the agent's own prompt, as a model would, and `{canary}` for the house's canary.
+a role without scripts plays well. In what tools are given, `{plan}`, `{session}`, `{review}`, `{check}`, `{project}`
+and `{findings}` stand for paths that are taken from the agent's own prompt, as a model would, and `{canary}` for the
+house's canary.
 """
 
 from __future__ import annotations
@@ -44,13 +45,16 @@ def issue(text: str = "unclear") -> Say:
 PLAN: Script = [[Say("<PLAN_COMPLETE>1. The task.</PLAN_COMPLETE>")]]
 DONE: Script = [[bash("echo done >> work.txt")], [Say("<DONE>The work</DONE>")]]
 APPROVE: Script = [[Say("<APPROVED>good</APPROVED>")]]
+CHANGES: Script = [[Say("<REQUEST_CHANGES>not good</REQUEST_CHANGES>")]]
+NOTHING: Script = [[Say("There is nothing to raise.")]]
 
-_ROLES: Mapping[str, Script] = {"planner": PLAN, "implementer": DONE, "reviewer": APPROVE}
+_ROLES: Mapping[str, Script] = {"planner": PLAN, "implementer": DONE, "reviewer": APPROVE, "auditor": NOTHING}
 _PATHS = {
     "{plan}": re.compile(r"Write the plan to: (.+)"),
     "{session}": re.compile(r"Session file \(plan and progress log\): (.+)"),
     "{review}": re.compile(r"(?:write the review to|read it first): (.+)"),
     "{check}": re.compile(r"its output: (.+)"),
+    "{findings}": re.compile(r"already known: (.+)"),
     "{project}": re.compile(r"- Specs: (.+)/\.specs"),
 }
 
@@ -132,11 +136,12 @@ def claude_house(
     planner: Sequence[Script] = (PLAN,),
     implementer: Sequence[Script] = (DONE,),
     reviewer: Sequence[Script] = (APPROVE,),
+    auditor: Sequence[Script] = (NOTHING,),
     others: Mapping[str, Script] | None = None,
     **config: Any,
 ) -> Iterator[ClaudeHouse]:
     """A project and its model. `others` are scripts by words of a conversation's first prompt, for sub-agents."""
-    roles = {"planner": planner, "implementer": implementer, "reviewer": reviewer}
+    roles = {"planner": planner, "implementer": implementer, "reviewer": reviewer, "auditor": auditor}
     house = ClaudeHouse(folder, claude_path, roles, others or {}, config)
     with house.serving():
         yield house

@@ -104,7 +104,7 @@ async def test_a_focus_is_planned_implemented_sent_back_planned_again_and_approv
 
         # everything was told, in order, and the log says the same
         assert [name for name in finished.names if name not in ("ToolCall", "ToolResult", "UsageReport")] == [
-            *("IterationStart", "PlanningStart", "SystemMessage", "PlanComplete"),
+            *("LoopStart", "IterationStart", "PlanningStart", "SystemMessage", "PlanComplete"),
             *("SetupCommandOutput", "CheckCommandOutput"),
             *("ImplementingStart", "SystemMessage", "Note", "AgentMessage", "Progress", "CommitPerformed"),
             *("CheckCommandOutput", "ImplementingStart", "SystemMessage", "Done", "CommitPerformed"),

@@ -1,0 +1,43 @@
+"""A project to run cuggino in, with an agent that does nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+AGENT = """#!/bin/sh
+echo >"$BENCH_STARTED"
+exec sleep 60
+"""
+
+
+@contextmanager
+def small_project() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A project with a commit and specs, and an environment in which a stand-in for claude is found first.
+
+    The stand-in writes a line into the FIFO that BENCH_STARTED names, then sleeps.
+    """
+    with TemporaryDirectory() as name:
+        project = Path(name)
+        (project / ".specs").mkdir()
+        (project / ".specs" / "bench.md").write_text("# Bench\n")
+        (project / "bin").mkdir()
+        agent = project / "bin" / "claude"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+        started = project / "started"
+        os.mkfifo(started)
+        environment = {
+            "PATH": f"{agent.parent}:/usr/bin:/bin",
+            "HOME": name,
+            "BENCH_STARTED": str(started),
+            "IS_SANDBOX": "1",
+        }
+        git = ["git", "-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+        for arguments in (["init", "-q"], ["add", ".specs"], ["commit", "-q", "-m", "Specs"]):
+            subprocess.run([*git, *arguments], cwd=project, env=environment, check=True)
+        yield project, environment
