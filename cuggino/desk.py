@@ -36,6 +36,7 @@ from cuggino.lock import Owner, lock
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import Workshop, run_loop
 from cuggino.loop.session import Session, finish, stored
+from cuggino.notify import GRACE, Offer, open_notifier
 from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
@@ -47,7 +48,9 @@ from cuggino.roles import Role
 class Desk:
     """Made by `open_desk`."""
 
-    def __init__(self, workshop: Workshop, hub: Hub, tally: Tally, archived_before: tuple[str, ...]) -> None:
+    def __init__(
+        self, workshop: Workshop, hub: Hub, tally: Tally, notify: Offer, archived_before: tuple[str, ...]
+    ) -> None:
         self.workshop = workshop
         self.archived_before = archived_before
         """Backlog items that a command that died had finished; they were archived when this one began."""
@@ -55,26 +58,30 @@ class Desk:
         """The session that is, or was, worked on and can be gone on with."""
         self._hub = hub
         self._tally = tally
+        self._notify = notify
 
     def sender(self, session: str | None) -> Send:
-        """Where a session's events go: counted for the summary, logged, shown."""
-        send_on, count = self._hub.sender(session), self._tally.add
+        """Where a session's events go: counted for the summary, told to the person's program, logged, shown."""
+        send_on, count, notify = self._hub.sender(session), self._tally.add, self._notify
 
         async def send(event: Event) -> None:
             count(event)
+            notify(session, event)
             await send_on(event)
 
         return send
 
     async def run(self, session: Session) -> int:
-        """One loop, to its end; returns the exit code. The files of a session that is over are deleted."""
+        """One loop, to its end; returns the exit code. The files of a session that is over are deleted, and the
+        backlog item that it may have been about is archived.
+        """
         self.unfinished = session
         try:
             last = await run_loop(self.workshop, session, self.sender(session.id))
         except LoopError as error:  # its message was shown, as LoopFailed
             return error.exit_code
         if session.state.ended is not None:
-            session.delete()
+            finish(self.workshop.project, session)
             self.unfinished = None
         return exit_code(last)
 
@@ -119,7 +126,9 @@ async def open_desk(
         )
         with living_log(project) as log:
             async with open_hub(log=log, display=display) as hub:
-                yield Desk(workshop, hub, tally, archived_before)
+                told = Children(marker=marker, hurry=hurry, grace=GRACE)
+                async with open_notifier(config.notify, project, told, hub.sender(None), hurry) as notify:
+                    yield Desk(workshop, hub, tally, notify, archived_before)
 
 
 def _clear_up(project: Project, former: Owner | None) -> tuple[str, ...]:
@@ -130,6 +139,9 @@ def _clear_up(project: Project, former: Owner | None) -> tuple[str, ...]:
     if former is not None:
         sweep(former.marker)
     finished = [finish(project, session) for session in stored(project) if session.state.ended is not None]
+    for folder in (project.state_dir, project.spec_issues, project.tbd):
+        for path in folder.glob(".*.tmp"):  # torn by a kill
+            path.unlink(missing_ok=True)
     for path in project.wip.glob(".*"):  # temporary, and nobody's: the lock is ours
         if path.is_dir():
             shutil.rmtree(path)

@@ -124,6 +124,14 @@ class LoopTerminalEvent(LoopPhaseEvent, frozen=True, kw_only=True):
     """The last event of a loop's stream."""
 
 
+class LoopStart(LoopPhaseEvent, frozen=True, kw_only=True):
+    """The first event of a loop's stream: what the session is about. `resumed`: an agent has worked in it before."""
+
+    focus: str
+    backlog_file: str | None
+    resumed: bool
+
+
 class IterationStart(LoopPhaseEvent, frozen=True, kw_only=True):
     max_iterations: int
 
@@ -328,7 +336,8 @@ class WatchEnded(WatchLoopEvent, frozen=True, kw_only=True):
 AgentEvent: TypeAlias = SystemMessage | AgentMessage | ToolCall | ToolResult | PingEvent | UsageReport
 MarkerEvent: TypeAlias = Note | ToBeDiscussed | SpecIssue | PlanComplete | Progress | Done | Approved | RequestChanges
 PhaseEvent: TypeAlias = (
-    IterationStart
+    LoopStart
+    | IterationStart
     | PlanningStart
     | ImplementingStart
     | ReviewingStart

@@ -16,7 +16,7 @@ import msgspec
 
 from cuggino.errors import LockedError, StorageError
 from cuggino.process.owner import start_time
-from cuggino.project import Project
+from cuggino.project import SPOILED, Project
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,7 +80,7 @@ def read_owner(project: Project) -> Owner | None:
 def _read(descriptor: int) -> Owner | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 65536, 0), type=Owner)
-    except msgspec.DecodeError:
+    except SPOILED:
         return None
 
 

@@ -118,6 +118,9 @@ class Project(msgspec.Struct, frozen=True):
             write_whole(ignore, _IGNORE, mode=0o644)
 
 
+SPOILED = (msgspec.DecodeError, ValueError, RecursionError)
+"""What decoding a file raises that is not as it was written: invalid UTF-8 is a ValueError."""
+
 # ---- files ------------------------------------------------------------------------------------
 
 

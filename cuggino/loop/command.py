@@ -1,4 +1,4 @@
-"""The configured shell commands: setup and check.
+"""The configured shell commands: setup, check and validation.
 
 Their output goes to a file as it comes, stdout and stderr in order, so that no size of it matters; an event
 carries at most the end of it.

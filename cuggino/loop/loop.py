@@ -33,6 +33,7 @@ from cuggino.events import (
     LoopLimitReached,
     LoopMaxIterations,
     LoopSpecIssue,
+    LoopStart,
     LoopTerminalEvent,
     PlanningStart,
     RequestChanges,
@@ -73,13 +74,22 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_loop(workshop: Workshop, session: Session, send: Send) -> LoopTerminalEvent:
-    """Run or go on with a session until it ends; returns the last event, which was sent as well.
+    """Run or go on with a session until it ends; returns the last event, which was sent as well, as LoopStart is first.
 
     A failure is sent as LoopFailed and raised as LoopError. Cancelled, it sends nothing more; the session's
     files are whole, nothing that it started is alive, and a later `run_loop` goes on with the step that was
     interrupted. The session's files are the caller's to delete, by `Session.delete`, when the loop has ended.
     """
     loop = _Loop(workshop, session, send)
+    state = session.state
+    await send(
+        LoopStart(
+            iteration=loop.iteration,
+            focus=state.focus,
+            backlog_file=state.backlog_file,
+            resumed=state.agents > 0,
+        )
+    )
     started = trio.current_time()
     before = session.state.elapsed
     limit = workshop.config.limits.max_runtime

@@ -23,7 +23,7 @@ from cuggino.errors import SessionNotFound, StorageError
 from cuggino.events import LlmMarkerEvent
 from cuggino.loop.course import Course, Ended
 from cuggino.markers import tag_name
-from cuggino.project import Project, append, uuid7, write_whole
+from cuggino.project import SPOILED, Project, append, uuid7, write_whole
 from cuggino.roles import Role
 
 PROGRESS_LOG = "# Progress Log"
@@ -224,7 +224,7 @@ def finish(project: Project, session: Session) -> str | None:
 def load(project: Project, path: Path) -> Session:
     try:
         return Session(project, _decode(path.read_bytes()))
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *SPOILED) as error:
         raise StorageError(f"The session's state {path} cannot be read: {error}") from error
 
 

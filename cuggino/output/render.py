@@ -135,6 +135,12 @@ def _marker(event: events.LlmMarkerEvent, page: Page) -> list[str]:
 # ---- the loop ---------------------------------------------------------------------------------
 
 
+@shows(events.LoopStart)
+def _start(event: events.LoopStart, page: Page) -> list[str]:
+    focus = event.focus.strip().partition("\n")[0]
+    return page.cut(DIM, [f"[Loop] {'Going on with focus' if event.resumed else 'Focus'}: {focus}"])
+
+
 @shows(events.IterationStart)
 def _iteration(event: events.IterationStart, page: Page) -> list[str]:
     return page.text(BOLD, f"[Loop] === Iteration {event.iteration}/{event.max_iterations} ===")

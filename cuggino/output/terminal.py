@@ -31,12 +31,13 @@ _BELL = "\a"
 
 @contextmanager
 def open_display(
-    *, as_json: bool, out: int = 1, err: int = 2, environment: Mapping[str, str] = os.environ
+    *, as_json: bool, live: bool = True, out: int = 1, err: int = 2, environment: Mapping[str, str] = os.environ
 ) -> Iterator[Display]:
     """What the two descriptors are good for: JSON lines if asked for, else text for people.
 
     Colour on a terminal, unless NO_COLOR is set; elsewhere only with FORCE_COLOR. A status line on a terminal
-    that is not dumb; none is left behind, however the block is left.
+    that is not dumb; none is left behind, however the block is left. Not `live`, as for what is past: neither a
+    status line nor a bell.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -55,7 +56,7 @@ def open_display(
         colour = not environment.get("NO_COLOR") and (capable or bool(environment.get("FORCE_COLOR")))
         told = environment.get("COLUMNS", "")
         columns = int(told) if told.isdecimal() and int(told) else PLAIN_COLUMNS
-        screen = Screen(to_out, to_err, colour=colour, live=capable, columns=columns)
+        screen = Screen(to_out, to_err, colour=colour, live=capable and live, bell=live, columns=columns)
         stack.callback(screen.wipe)
         yield screen
 
@@ -94,14 +95,15 @@ class Screen:
     life. It is erased and drawn again in the same write as the text that goes above it. `columns` is the width
     where the output does not tell one; a terminal's is asked for each time, so that a resize needs no notice.
 
-    On a terminal the bell rings when a person is needed, once for all that is shown in one write.
+    If `bell`, a terminal's bell rings when a person is needed, once for all that is shown in one write.
     """
 
-    def __init__(self, out: Stream, err: Stream | None, *, colour: bool, live: bool, columns: int) -> None:
+    def __init__(self, out: Stream, err: Stream | None, *, colour: bool, live: bool, bell: bool, columns: int) -> None:
         self._out = out
         self._err = err
         self._colour = colour
         self._live = live
+        self._bell = bell and out.is_terminal
         self._columns = columns
         self._after_blank = True
         self._activity = ""
@@ -120,7 +122,7 @@ class Screen:
     async def show(self, lines: Sequence[LogLine], _encoded: bytes, /) -> None:
         width = self._width()
         text: list[str] = []
-        bell = self._out.is_terminal and any(needs_a_person(line.event) for line in lines)
+        bell = self._bell and any(needs_a_person(line.event) for line in lines)
         nothing_went_on = not self._activity
         for line in lines:
             self._alive = True

@@ -23,11 +23,11 @@ from cuggino.events import (
     WatchAuditStarted,
     WatchTbdItemFound,
 )
+from cuggino.items import list_items
 from cuggino.loop.loop import Workshop
 from cuggino.loop.vigil import Vigil
 from cuggino.project import uuid7, write_whole
 from cuggino.roles import Role
-from cuggino.watch.files import list_items
 
 LAST_WORDS = 1.0
 """Seconds that telling of an interruption may take while everything else is being stopped."""
@@ -53,11 +53,15 @@ async def audit(workshop: Workshop, sender: Callable[[str | None], Send]) -> boo
     return why is None
 
 
-async def fingerprint(workshop: Workshop) -> str:
-    """What an audit looks at: the commit, the working tree with its specs, the findings that are known."""
-    project, git = workshop.project, workshop.git
-    findings = list_items(project.tbd)
-    seen = [await git.head() or "", await git.tree_fingerprint([project.state_dir]), *findings]
+async def code_seen(workshop: Workshop) -> str:
+    """What an audit looks at in the project: the commit, and the working tree with its specs."""
+    git = workshop.git
+    return f"{await git.head()} {await git.tree_fingerprint([workshop.project.state_dir])}"
+
+
+def fingerprint(workshop: Workshop, code: str) -> str:
+    """What an audit looks at: the code that it has seen, and the findings that are known by now."""
+    seen = [code, *list_items(workshop.project.tbd)]
     return hashlib.sha256("\0".join(seen).encode(errors="surrogateescape")).hexdigest()
 
 

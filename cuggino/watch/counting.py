@@ -12,8 +12,9 @@ import msgspec
 import trio
 from trio_util import AsyncValue
 
+from cuggino import items
 from cuggino.errors import CugginoError, StorageError
-from cuggino.watch import files, notices
+from cuggino.watch import notices
 
 ATTEMPTS = 3
 
@@ -41,7 +42,7 @@ async def watch_file_counts(
     failed: Callable[[int, str], Awaitable[None]],
     *,
     open_notices: OpenNotices = notices.open_notices,
-    list_items: Callable[[Path], tuple[str, ...]] = files.list_items,
+    list_items: Callable[[Path], tuple[str, ...]] = items.list_items,
     debounce: float = 30.0,
     longest: float = 300.0,
     recount: float = 60.0,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cuggino.backlog import digest_of
-from cuggino.project import Project, write_whole
+from cuggino.project import SPOILED, Project, write_whole
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,10 +32,7 @@ class Ledger:
         self._project = project
         try:
             former = msgspec.json.decode(project.state_file.read_bytes(), type=State)
-        except (
-            OSError,
-            msgspec.DecodeError,
-        ):  # none yet, or spoiled: it holds nothing that could not be found out anew
+        except (OSError, *SPOILED):  # it holds nothing that could not be found out anew
             former = State()
         self._state = State(audited=former.audited)
         self._write()

@@ -28,7 +28,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from cuggino.watch.files import is_item_name, restore
+from cuggino.items import is_item_name, restore
 
 # Opened and closed-without-writing are not among them: our own reading would be a change. A folder that is
 # deleted is: it may be the watched one.

@@ -25,7 +25,7 @@ from cuggino.events import (
 from cuggino.loop.loop import Workshop
 from cuggino.project import uuid7
 from cuggino.signals import Stage, Stop
-from cuggino.watch.audit import audit, fingerprint
+from cuggino.watch.audit import audit, code_seen, fingerprint
 from cuggino.watch.counting import Counted, watch_file_counts
 from cuggino.watch.course import DRAINED, Action, End, Known, Look, Standing, Take, Validate, after_validation, decide
 from cuggino.watch.item import Result, process
@@ -153,10 +153,11 @@ class _Watch:
     async def _audit(self) -> None:
         """One audit, unless the last one that ended has seen all this."""
         try:
-            if await fingerprint(self._workshop) == self._ledger.audited:
+            code = await code_seen(self._workshop)  # before it: what changes meanwhile it may not have seen
+            if fingerprint(self._workshop, code) == self._ledger.audited:
                 return
             if await audit(self._workshop, self._sender):
-                self._ledger.audit_ended(await fingerprint(self._workshop))
+                self._ledger.audit_ended(fingerprint(self._workshop, code))
         except CugginoError as error:
             await self._send(WatchAuditFailed(message=str(error)))
 

@@ -277,8 +277,20 @@ class Running:
             assert not self._ended, f"it ended without {what}: {self.names[-5:]} {self.err.decode()}"
             await self._more.wait()
 
+    async def until_more(self) -> None:
+        """Wait until something is printed, or it ends."""
+        if not self._ended:
+            await self._more.wait()
+
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def kill_keepers(self) -> None:
+        """Stop it, and kill the keepers of its children. They are children of the threads that started them."""
+        self.send(signal.SIGSTOP)
+        for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
 
     async def end(self) -> tuple[int, float]:
         """Its exit code, negative for a signal, and how long that took from now. All that it printed is read then."""

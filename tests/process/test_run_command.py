@@ -65,7 +65,7 @@ async def test_the_log_is_what_json_prints(tmp_path: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     first = json.loads(finished.out.splitlines()[0])
     assert set(first) == {"at", "session", "event"}
-    assert first["event"]["_tag"] == "IterationStart"
+    assert first["event"]["_tag"] == "LoopStart"
 
 
 async def test_for_people_it_ends_with_a_summary(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ async def test_a_dirty_tree_is_warned_about_and_in_the_first_commit(tmp_path: Pa
     (house.root / "mine.txt").write_text("not committed")
     with trio.fail_after(20):
         finished = await house.run(*RUN)
-    assert isinstance(finished.events[0], SystemMessage)
-    assert "not committed" in finished.events[0].text
+    assert isinstance(finished.events[1], SystemMessage)
+    assert "not committed" in finished.events[1].text
     assert "mine.txt" in house.git("show", "--stat", "HEAD")
 
 

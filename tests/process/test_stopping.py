@@ -182,12 +182,8 @@ async def test_keepers_that_were_killed_as_well_leave_their_tree_to_the_next_sta
     with trio.fail_after(30):
         async with house.started(*RUN) as running:
             await running.until("ToolCall", 2)
-            pid = running.process.pid
-            os.kill(pid, signal.SIGSTOP)
-            keepers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            for keeper in keepers:
-                os.kill(int(keeper), signal.SIGKILL)
-            os.kill(pid, signal.SIGKILL)
+            running.kill_keepers()
+            running.send(signal.SIGKILL)
             await running.end()
         assert house.left() != []
         await house.run("run", "--resume", "--json")
@@ -221,10 +217,14 @@ async def test_a_shell_loop_around_it_stops_with_ctrl_c(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         seen = b""
-        while b"go" not in seen:
-            seen += await process.stdout.receive_some()
-        os.killpg(process.pid, signal.SIGINT)  # as the terminal does
-        code = await process.wait()
+        try:
+            while b"go" not in seen:
+                seen += await process.stdout.receive_some()
+            os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
     assert code == -signal.SIGINT
     assert house.left() == []
 

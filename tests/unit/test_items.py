@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuggino.errors import StorageError
-from cuggino.watch.files import is_item_name, list_items
+from cuggino.items import is_item_name, list_items
 
 
 def names(folder: Path) -> list[str]:

@@ -26,6 +26,7 @@ from cuggino.events import (
     LoopLimitReached,
     LoopMaxIterations,
     LoopSpecIssue,
+    LoopStart,
     Note,
     PingEvent,
     PlanComplete,
@@ -67,6 +68,7 @@ async def test_the_whole_loop_in_order(tmp_path: Path, autojump_clock: MockClock
     one_task = ["ImplementingStart", "Done", "CommitPerformed", "CheckCommandOutput"]
     planning = ["IterationStart", "PlanningStart", "PlanComplete", "SetupCommandOutput", "CheckCommandOutput"]
     assert stage.names == [
+        "LoopStart",
         *planning,
         *["ImplementingStart", "Note", "Progress", "CommitPerformed", "CheckCommandOutput"],
         *one_task,
@@ -85,11 +87,18 @@ async def test_without_commands_and_commits_there_are_no_such_phases(tmp_path: P
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]))
     await run_loop(stage.workshop, session_of(stage), stage.send)
     assert stage.names == [
-        *["IterationStart", "PlanningStart", "PlanComplete", "ImplementingStart", "Done"],
+        *["LoopStart", "IterationStart", "PlanningStart", "PlanComplete", "ImplementingStart", "Done"],
         *["ReviewingStart", "Approved", "LoopApproved"],
     ]
     assert stage.commands.run_commands == []
     assert stage.git.commits == []
+
+
+async def test_a_loop_says_first_what_it_is_about(tmp_path: Path, autojump_clock: MockClock) -> None:
+    stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]))
+    session = Session.create(stage.project, "@the/item.md", backlog_file="item.md", backlog_hash="1")
+    await run_loop(stage.workshop, session, stage.send)
+    assert stage.events[0] == LoopStart(iteration=1, focus="@the/item.md", backlog_file="item.md", resumed=False)
 
 
 async def test_the_session_file_is_the_plan_and_every_marker_as_it_is_emitted(
@@ -463,7 +472,9 @@ async def test_an_interrupted_session_goes_on_with_the_step_that_was_interrupted
     assert again.state.focus == "go on"
     stage.events.clear()
     assert isinstance(await run_loop(stage.workshop, again, stage.send), LoopApproved)
-    assert stage.names[0] == "IterationStart"
+    resumed = role is not Role.PLANNER  # no planner had begun to work
+    assert stage.events[0] == LoopStart(iteration=1, focus="go on", backlog_file=None, resumed=resumed)
+    assert stage.names[1] == "IterationStart"
     assert stage.troupe.roles.count(Role.PLANNER) == planners
     assert stage.troupe.roles.count(Role.IMPLEMENTER) == implementers
     assert stage.git.commits == ["all of it"]

@@ -438,6 +438,20 @@ async def test_the_same_audit_is_not_bought_twice_until_something_changes(
     assert [tell.split()[0] for tell in world.story if "AuditStarted" in tell] == ["0", "640"]
 
 
+async def test_what_changes_while_an_audit_runs_makes_the_next_one_worth_its_price(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    world = World(tmp_path, AUDIT)
+    world.git.implementers_work = False
+
+    async def change() -> None:
+        await trio.sleep_until(50)
+        world.git.tree += 1
+
+    await play(world, change, at(200, partial(world.put, "a.md")), until=300)
+    assert [tell.split()[0] for tell in world.story if "AuditStarted" in tell] == ["0", "240"]
+
+
 async def test_an_audit_is_not_bought_again_by_a_new_watch_either(tmp_path: Path, autojump_clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     await play(world, until=150)

@@ -20,8 +20,8 @@ from trio_util import AsyncValue
 
 from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
+from cuggino.items import list_items
 from cuggino.watch.counting import Counted
-from cuggino.watch.files import list_items
 from cuggino.watch.watch import run_watch
 from tests.unit.watch.world import PLANNING, World, tell
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 from trio_util import AsyncValue
 
+from cuggino import items
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.config import Config
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind, StorageError
@@ -26,7 +27,6 @@ from cuggino.events import (
 )
 from cuggino.roles import Role
 from cuggino.signals import Stop
-from cuggino.watch import files
 from cuggino.watch.counting import Counted, watch_file_counts
 from cuggino.watch.watch import run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
@@ -122,7 +122,7 @@ class World(Stage):
     def _list(self, folder: Path) -> tuple[str, ...]:
         if self.unreadable():
             raise StorageError("the disk is gone")
-        return files.list_items(folder)
+        return items.list_items(folder)
 
     @asynccontextmanager
     async def _notices(self, folder: Path, changed: Callable[[], None]) -> AsyncIterator[Told]:
