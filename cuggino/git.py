@@ -143,7 +143,7 @@ class Git:
         output = self._scratch / f".{uuid7()}.out"
         try:
             command = Command(
-                argv=("git", *arguments), cwd=self._root, environment=_environment(), stdin=message, stdout=output
+                argv=("git", *arguments), cwd=self._root, environment=git_environment(), stdin=message, stdout=output
             )
             async with self._children.start(command) as child:
                 status = await child.wait()
@@ -177,7 +177,7 @@ class Git:
                 capture_stderr=True,
                 check=False,
                 cwd=self._root,
-                env={**_environment(), **(environment or {})},
+                env={**git_environment(), **(environment or {})},
             )
         except OSError as error:
             raise _cannot_run(error, self._root) from error
@@ -208,7 +208,7 @@ class Git:
         return sorted(found)
 
 
-def _environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return {**kept, "GIT_TERMINAL_PROMPT": "0"}
 

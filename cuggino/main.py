@@ -12,7 +12,7 @@ from functools import partial
 import trio
 from cyclopts import CycloptsError
 
-from cuggino.cli.app import app
+from cuggino.cli.app import app_for
 from cuggino.errors import CugginoError, leaves
 from cuggino.signals import end_by
 
@@ -45,8 +45,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _command(arguments: list[str]) -> int:
+    arguments = arguments or ["plan"]
     try:
-        result = await app.run_async(arguments, exit_on_error=False, print_error=True, result_action="return_value")
+        result = await app_for(arguments).run_async(
+            arguments, exit_on_error=False, print_error=True, result_action="return_value"
+        )
     except CycloptsError:
         return USAGE
     return result if isinstance(result, int) else 0

@@ -1,4 +1,4 @@
-"""A backend's program, run headless: started, followed, decoded, stopped.
+"""A backend's program, run headless: started, followed, decoded, stopped. Or handed to a person, with their terminal.
 
 The one place where an agent's bytes become events. A line crosses no channel here: the decoder and the
 marker parser are pure machines that this task feeds, and what they find goes straight to `send`.
@@ -71,11 +71,7 @@ class HeadlessAgent:
             except OSError as error:
                 if started:
                     raise
-                raise LlmSessionError(
-                    f"{self.name} could not be started: {error}",
-                    LlmSessionErrorKind.SETUP,
-                    advice=self._backend.install_advice,
-                ) from error
+                raise self._not_started(error) from error
             if rest := lines.rest():
                 await stream.take(decoder.feed(rest))
             await stream.end()
@@ -86,8 +82,22 @@ class HeadlessAgent:
         return decoder.finish(status, _tail(errors))
 
     async def interactive(self, options: AgentOptions) -> int:
-        """See `Agent.interactive`."""
-        raise NotImplementedError("an agent in the person's own terminal comes with `cuggino plan`")
+        """See `Agent.interactive`. The status of one that was ended by a signal is 128 and the signal's number."""
+        launch = self._backend.launch_interactive(options)
+        environment = _environment(launch, options.environment)
+        argv = (_find(self._backend, launch, environment), *launch.argv[1:])
+        try:
+            status = await self._children.in_terminal(argv, cwd=options.cwd, environment=environment)
+        except OSError as error:
+            raise self._not_started(error) from error
+        return status if status >= 0 else 128 - status
+
+    def _not_started(self, error: OSError) -> LlmSessionError:
+        return LlmSessionError(
+            f"{self.name} could not be started: {error}",
+            LlmSessionErrorKind.SETUP,
+            advice=self._backend.install_advice,
+        )
 
 
 class _Stream:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from cuggino.cli.completion import sessions
 from cuggino.desk import Desk
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
@@ -19,7 +20,7 @@ async def run(
     *,
     focus: Annotated[str | None, Parameter(name=["--focus", "-f"], allow_leading_hyphen=True)] = None,
     review: Path | None = None,
-    resume: Annotated[str | bool | None, Parameter(negative="")] = None,
+    resume: Annotated[str | bool | None, Parameter(negative="", completer=sessions)] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Plan, implement and review one focus until the code matches the specs.

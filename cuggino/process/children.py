@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from trio_util import wait_any
 
 from cuggino.process import keeper
 from cuggino.process.sweep import sweep_mark, variable
+from cuggino.process.terminal import run_in_terminal
 
 _numbers = itertools.count(1)
 """One count for all `Children` of this process: two of the same marker must not sweep each other's."""
@@ -177,6 +178,13 @@ class Children:
                 raise failure
             finally:
                 del failure
+
+    async def in_terminal(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
+        """Run a command with the person's own terminal, to its end: see `run_in_terminal`. The one without a keeper."""
+        mark = f"{self._variable}{next(_numbers)}"
+        return await run_in_terminal(
+            argv, cwd=cwd, environment=environment, mark=mark, hurry=self._hurry, grace=self._grace
+        )
 
     async def _launch(self, command: Command, files: ExitStack) -> Child:
         """Start the keeper. `files` holds what must stay open while it lives."""

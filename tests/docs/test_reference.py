@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
 from cuggino import config, events, markers
+from cuggino.cli.watch import watch
 from cuggino.desk import exit_code
 from cuggino.errors import CugginoError
 from cuggino.output.stream import OutputClosed
 from cuggino.project import Project
 from cuggino.roles import Role
+from cuggino.watch.course import End, Known, Standing, decide
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -137,6 +141,52 @@ def test_every_last_event_is_told_with_the_code_that_a_run_ends_with() -> None:
     ends = [kind for kind in get_args(events.PrintableEvent) if issubclass(kind, events.LoopTerminalEvent)]
     examples = [kind(**{name: values.get(name, "") for name in kind.__struct_fields__}) for kind in ends]
     assert told == {type(example).__name__: exit_code(example) for example in examples}
+
+
+def _ending(*, spec_issues: int = 0, blocked: int = 0) -> End:
+    """Of a watch that was to end when nothing is ready."""
+    end = decide(Standing(until_idle=True), Known(spec_issues=spec_issues, ready=(), blocked=blocked))
+    assert isinstance(end, End)
+    return end
+
+
+def test_every_reason_for_a_watch_s_end_is_told_with_its_codes() -> None:
+    told = {
+        _names(reason)[0]: [int(code) for code in codes.split(",")]
+        for reason, codes, _ in _table("exit-codes.md", "How a watch ended")
+    }
+    failed: list[Literal["validation-failed", "poll-failed", "setup-failed"]]
+    failed = ["validation-failed", "poll-failed", "setup-failed"]
+    ends = [decide(Standing(failure=reason), None) for reason in failed]
+    assert told == {
+        "idle": [end.exit_code for end in (_ending(), _ending(spec_issues=1, blocked=1), _ending(blocked=1))],
+        "interrupted": [128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        **{end.reason: [end.exit_code] for end in ends if isinstance(end, End)},
+    }
+
+
+def test_every_text_that_a_field_of_an_event_may_be_is_told_in_the_event_s_row() -> None:
+    rows = {_names(row[0])[0]: set(_names(row[2])) for heading, row in _tables("events.md") if heading in CATEGORIES}
+    choices = {
+        event.__name__: set().union(*(_literals(field.type) for field in msgspec.structs.fields(event)))
+        for event in get_args(events.PrintableEvent)
+    }
+    assert any(choices.values())
+    assert {name: texts - rows[name] for name, texts in choices.items() if texts - rows[name]} == {}
+
+
+@pytest.mark.parametrize(
+    ("document", "heading"), [("docs/how-to/watch-a-backlog.md", "Options"), (".specs/watch.md", "`cuggino watch`")]
+)
+def test_the_options_of_a_watch_and_their_defaults_are_the_command_s(document: str, heading: str) -> None:
+    told = {
+        _names(row[0])[0].partition(" ")[0]: row[1] for above, row in _tables(f"../../{document}") if above == heading
+    }
+    parameters = inspect.signature(watch).parameters.values()
+    assert told == {
+        f"--{parameter.name.replace('_', '-')}": f"`{parameter.default}`" if parameter.default else "off"
+        for parameter in parameters
+    }
 
 
 def test_every_place_in_the_state_folder_is_told() -> None:

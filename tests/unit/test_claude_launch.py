@@ -147,3 +147,13 @@ def test_interactive_has_the_persons_own_permissions() -> None:
 
 def test_interactive_without_a_prompt_asks_nothing() -> None:
     assert ClaudeBackend().launch_interactive(msgspec.structs.replace(OPTIONS, prompt="")).argv == ("claude",)
+
+
+def test_interactive_with_folders_asks_about_every_change_but_in_these(tmp_path: Path) -> None:
+    (tmp_path / "specs [old]").mkdir()
+    (tmp_path / "specs").symlink_to("specs [old]")
+    options = msgspec.structs.replace(OPTIONS, cwd=tmp_path, prompt="", writable=(Path("specs"), Path("/backlog")))
+    argv = ClaudeBackend().launch_interactive(options).argv
+    assert flag(argv, "--permission-mode") == "default"
+    real = f"{tmp_path}/specs \\[old\\]"
+    assert allowed(argv) == [f"Edit(/{tmp_path}/specs/**)", f"Edit(/{real}/**)", "Edit(//backlog/**)"]

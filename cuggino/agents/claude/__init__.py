@@ -1,14 +1,20 @@
 """The claude backend: how Claude Code is started, what its lines mean, how it names its errors.
 
 `launch` builds its command lines, `lines` declares the part of its protocol that is used, `decoder` turns a
-run's lines into events, `failures` turns what its protocol says went wrong into errors.
+run's lines into events, `failures` turns what its protocol says went wrong into errors, `login` tells beforehand
+whether it could work at all.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.claude.decoder import ClaudeDecoder
 from cuggino.agents.claude.launch import headless, interactive
+from cuggino.agents.diagnosis import Symptom
 
 
 class ClaudeBackend:
@@ -17,6 +23,7 @@ class ClaudeBackend:
     name = "claude"
     program = "claude"
     install_advice = "Install it with `npm install -g @anthropic-ai/claude-code`, then run `claude` once and log in."
+    version_arguments = ("--version",)
 
     def launch(self, options: AgentOptions) -> Launch:
         return headless(options)
@@ -26,6 +33,11 @@ class ClaudeBackend:
 
     def decoder(self, options: AgentOptions) -> ClaudeDecoder:  # noqa: ARG002 - the lines mean the same for every run
         return ClaudeDecoder()
+
+    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+        from cuggino.agents.claude.login import login, permissions
+
+        return [it for it in (login(environment, root), permissions(environment, os.getuid())) if it is not None]
 
 
 __all__ = ["ClaudeBackend"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -62,8 +62,15 @@ def headless(options: AgentOptions) -> Launch:
 
 
 def interactive(options: AgentOptions) -> Launch:
-    """With the person's terminal, and the person's own permissions."""
+    """With the person's terminal, and the person's own permissions.
+
+    With folders to write to, it is asked about every change but in these, whatever mode the person's settings
+    choose: a rule that denies would be stronger than one that allows, so "only there" cannot be said otherwise.
+    """
     argv = ["claude", *_common(options)]
+    if options.writable:
+        rules = [f"Edit({rule}/**)" for path in options.writable for rule in _rules(options.cwd / path)]
+        argv += ["--permission-mode", "default", "--settings", _allowing(rules)]
     if options.session_id is not None:
         argv += ["--session-id", options.session_id]
     if options.prompt:
@@ -98,8 +105,11 @@ def _read_only(options: AgentOptions) -> list[str]:
     """Reading, commands, and writing to the paths that it is given. What would be asked about is denied."""
     tools = _READING + (_WRITING if options.writable else ())
     rules = [*_READING, *(f"Edit({rule})" for path in options.writable for rule in _rules(options.cwd / path))]
-    settings = json.dumps({"permissions": {"allow": rules}})
-    return ["--permission-mode", "dontAsk", "--tools", ",".join(tools), "--settings", settings]
+    return ["--permission-mode", "dontAsk", "--tools", ",".join(tools), "--settings", _allowing(rules)]
+
+
+def _allowing(rules: Sequence[str]) -> str:
+    return json.dumps({"permissions": {"allow": rules}})
 
 
 def _rules(path: Path) -> list[str]:

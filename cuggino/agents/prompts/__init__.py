@@ -32,7 +32,16 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 def fill(role: Role, values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Prompt:
     """The role's prompt. A name that the text has and `values` lacks is a KeyError."""
-    text = files(__name__).joinpath(f"{role}.md").read_text(encoding="utf-8")
+    return _filled(role, values, writable)
+
+
+def plan(values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Prompt:
+    """For the agent that a person plans with. An empty task: the person speaks first."""
+    return _filled("plan", values, writable)
+
+
+def _filled(name: str, values: Mapping[str, str], writable: tuple[Path, ...]) -> Prompt:
+    text = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     standing, task = text.split(_DIVIDER)
     return Prompt(
         standing=Template(standing).substitute(values).strip(),

@@ -1,0 +1,77 @@
+"""Shell completion: installing it, and what it offers that only the project knows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cuggino.errors import CugginoError, StorageError, UsageError
+from cuggino.project import Project
+
+if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+
+_NEXT = {
+    "bash": "Start a new shell, or: source ~/.bashrc",
+    "zsh": "Start a new shell: exec zsh. Your ~/.zshrc must call compinit, as most do.",
+    "fish": "It is there in the next shell.",
+}
+
+
+def install(shell: Literal["bash", "zsh", "fish"] | None = None) -> int:
+    """Install shell completion for cuggino.
+
+    Writes a script to your home, and a line that loads it into ~/.bashrc or ~/.zshrc. Do it again after an update.
+
+    Example: cuggino --install-completion zsh
+
+    Parameters
+    ----------
+    shell
+        Your shell; without it, the one that runs this.
+    """
+    from cyclopts.completion.detect import ShellDetectionError, detect_shell
+
+    from cuggino.cli.app import app_for
+
+    try:
+        found = shell or detect_shell()
+    except ShellDetectionError as error:
+        raise UsageError("It cannot be told which shell this is.", advice="Name it: bash, zsh or fish.") from error
+    if found not in _NEXT:
+        raise UsageError(f"There is no completion for {found}.", advice="Name another shell: bash, zsh or fish.")
+    try:
+        path = app_for(()).install_completion(shell=found)
+    except OSError as error:
+        raise StorageError(f"{error.filename or 'The script'} cannot be written: {error.strerror}.") from error
+    print(f"Written to {path}. {_NEXT[found]}")
+    return 0
+
+
+# ---- what is offered: looked up while a person waits, so nothing here may fail, or make a folder --------------
+
+
+def names_in(folder: Callable[[Project], Path]) -> Callable[[CompletionContext], list[str]]:
+    """Offers the names of the items in a folder of the project."""
+
+    def names(_context: CompletionContext) -> list[str]:
+        from cuggino.items import is_item_name
+
+        with contextlib.suppress(OSError, CugginoError):
+            found = folder(Project.find(Path.cwd())).iterdir()
+            return sorted(path.name for path in found if is_item_name(path.name) and path.is_file())
+        return []
+
+    return names
+
+
+def sessions(_context: CompletionContext) -> list[tuple[str, str]]:
+    """The ids of the sessions that can be gone on with, newest first, each with its focus."""
+    from cuggino.loop.session import stored
+
+    with contextlib.suppress(OSError, CugginoError):
+        kept = [it for it in stored(Project.find(Path.cwd())) if it.state.ended is None]
+        return [(it.id, it.state.focus) for it in reversed(kept)]
+    return []

@@ -1,0 +1,110 @@
+"""A project's logs, read: which there are, what is in them, and which one still grows. Nothing is written or locked.
+
+A log may be large and may be written at this moment: it is read line by line, and a torn last line is no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from cuggino.errors import StorageError
+from cuggino.events import LogLine, PrintableEvent, decode_log_line
+from cuggino.lock import Owner, read_owner
+from cuggino.project import SPOILED, Project
+
+_WORDS = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
+
+
+class Line(NamedTuple):
+    """A line of a log. `event` is None where it is only what an agent says and does, or not known to this version."""
+
+    at: str
+    session: str | None
+    event: PrintableEvent | None
+
+
+class _Tagged(msgspec.Struct):
+    tag: str = msgspec.field(name="_tag")
+
+
+class Head(msgspec.Struct):
+    """Enough of a line to know what it is: the long texts are passed over, not decoded."""
+
+    at: str
+    session: str | None
+    event: _Tagged
+
+
+_decode_head = msgspec.json.Decoder(Head).decode
+
+
+def head_of(raw: bytes) -> Head | None:
+    """What a line is; None: it is torn, or nobody knows what."""
+    try:
+        return _decode_head(raw)
+    except SPOILED:
+        return None
+
+
+def parse(raw: bytes) -> Line | None:
+    """A line of a log; None: it is none."""
+    head = head_of(raw)
+    if head is None:
+        return None
+    event = None
+    if head.event.tag not in _WORDS:
+        whole = decode(raw)
+        event = None if whole is None else whole.event
+    return Line(head.at, head.session, event)
+
+
+def decode(raw: bytes) -> LogLine | None:
+    """The whole of a line; None: it is torn, or its event is not known to this version."""
+    try:
+        return decode_log_line(raw)
+    except SPOILED:
+        return None
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a log as far as it is written, in time and memory that grow with its size and its longest line."""
+    with path.open("rb") as log:
+        for raw in log:
+            if raw.endswith(b"\n") and (line := parse(raw)) is not None:
+                yield line
+
+
+def logs(project: Project) -> list[Path]:
+    """Oldest first."""
+    return sorted(path for path in project.logs.glob("*.jsonl") if not path.name.startswith("."))
+
+
+def born(id: str) -> datetime | None:  # noqa: A002 - it is the id
+    """When a UUIDv7, so what it names, was made, in UTC; None: it is no UUIDv7."""
+    digits = id.replace("-", "")
+    try:
+        return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC) if digits[12:13] == "7" else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def growing(project: Project, owner: Owner | None) -> Path | None:
+    """The log that the command writes that holds the lock; None while there is none. `owner` is the lock's record."""
+    newest = logs(project)[-1:]
+    if owner is None or not newest or not owner.lives():
+        return None
+    began = born(newest[0].stem)
+    return newest[0] if began is not None and began >= owner.since else None
+
+
+def owner_of_lock(project: Project) -> Owner | None:
+    """The lock's record; None also where it cannot be read."""
+    try:
+        return read_owner(project)
+    except (StorageError, OSError, *SPOILED):
+        return None

@@ -1,0 +1,90 @@
+"""What happened, shown again: sessions in a list, or a session's events as they were shown live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import trio
+
+from cuggino.errors import SessionNotFound
+from cuggino.history.logs import decode, growing, head_of, logs, owner_of_lock
+from cuggino.history.pages import render_sessions
+from cuggino.history.sessions import choose, recall
+from cuggino.output.hub import Display
+from cuggino.output.terminal import open_display
+from cuggino.process.follow import Lines, follow
+from cuggino.project import Project
+from cuggino.signals import Stop, owning_signals
+
+LOOK = 0.25
+"""Seconds between two looks at whether the command that writes a log is alive."""
+
+
+async def list_sessions(project: Project, *, as_json: bool) -> int:
+    """Show the sessions of all logs, newest first."""
+    history = recall(logs(project))
+    log = growing(project, owner_of_lock(project))
+    sessions = history.sessions(None if log is None else log.stem)
+    with open_display(as_json=as_json, live=False) as display:
+        for problem in history.unreadable:
+            await display.warn(problem)
+        await display.say(lambda page: render_sessions(sessions, page))
+        await display.show((), msgspec.json.Encoder().encode_lines(sessions))
+    return 0
+
+
+async def show_again(project: Project, beginning: str | None, *, follow: bool, as_json: bool) -> int:
+    """Show the session, or else the log, whose id begins so, or the newest log; returns the exit code.
+
+    With `follow` it goes on until the command that writes the log has ended, or a signal comes.
+    """
+    session, paths = _chosen(project, beginning)
+    stop = Stop()
+    with open_display(as_json=as_json, live=False) as display:
+        async with owning_signals(stop):
+            with stop.interrupted:
+                for path in paths[:-1]:
+                    await _show(path, session, display)
+                await _show(paths[-1], session, display, growing_in=project if follow else None)
+                await display.rest()
+    return 0 if stop.signal is None else 128 + stop.signal
+
+
+def _chosen(project: Project, beginning: str | None) -> tuple[str | None, list[Path]]:
+    """A session, or None for all that is in the logs, and the logs to show, at least one."""
+    every = logs(project)
+    if beginning is None:
+        if not every:
+            raise SessionNotFound(f"There is no log in {project.logs} yet.", advice="Follow one when something runs.")
+        return None, every[-1:]
+    told = {session.id: session.logs for session in recall(every).sessions()}
+    session, log = choose(beginning, list(told), [path.stem for path in every])
+    names = told[session] if session is not None else (log,)
+    return session, [path for path in every if path.stem in names]
+
+
+async def _show(path: Path, session: str | None, display: Display, *, growing_in: Project | None = None) -> None:
+    """Show a log, or one session's part of it, as the hub did. In a project where it grows: until it does not.
+
+    An event that this version does not know is not shown to people; programs get every line as it is.
+    """
+    lines = Lines()
+    gone = trio.Event()
+
+    async def feed(chunk: bytes) -> None:
+        kept = [raw for raw in lines.feed(chunk) if _belongs(raw, session)]
+        if kept:
+            known = [line for raw in kept if (line := decode(raw)) is not None]
+            await display.show(known, b"".join(raw + b"\n" for raw in kept))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, path, gone, feed)
+        while growing_in is not None and growing(growing_in, owner_of_lock(growing_in)) == path:  # noqa: ASYNC110
+            await trio.sleep(LOOK)
+        gone.set()
+
+
+def _belongs(raw: bytes, session: str | None) -> bool:
+    head = head_of(raw)
+    return head is not None and (session is None or head.session == session)

@@ -1,0 +1,105 @@
+"""New items: a name that sorts after all others, and a file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import unicodedata
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from cuggino.errors import StorageError, UsageError
+from cuggino.items import list_items
+from cuggino.output.text import visible_name
+from cuggino.project import Project, sync_folder, uuid7, write_whole
+
+_FIRST = "010"
+_WORDS = 6
+_SLUG = 40
+"""Characters of a text's first words in a name."""
+_LONGEST_NAME = 255
+"""Bytes that file systems take."""
+
+_NUMBER = re.compile(r"(?:^|_)(\d+)(?![^\W_])", re.ASCII)
+"""A number that a name begins with, or that stands behind an underscore, as `name_after` makes them."""
+
+
+def add(project: Project, text: str) -> Path:
+    """Put an item with this text behind all others in the backlog; returns its path. Makes what is missing.
+
+    The item appears whole, under a name that no file had. Raises UsageError for a blank text, StorageError.
+    """
+    if not text.strip():
+        raise UsageError("The text is empty.", advice='Say what is to be done: cuggino backlog add "…"')
+    project.prepare()
+    temporary = project.backlog / f".{uuid7()}.tmp"
+    taken: set[str] = set()  # also by what is no item: a folder, say
+    try:
+        write_whole(temporary, text if text.endswith("\n") else f"{text}\n")
+        while True:
+            name = name_after(taken.union(list_items(project.backlog)), text)
+            if _appears(temporary, project.backlog / name):
+                return project.backlog / name
+            taken.add(name)
+    finally:
+        temporary.unlink(missing_ok=True)
+        sync_folder(project.backlog)
+
+
+def name_after(names: Collection[str], text: str) -> str:
+    """A name for an item that begins with `text`, which sorts after all `names` and says what it is about.
+
+    The last one's number goes on, by tens where it is a round one: 010 → 020, 7 → 8. When all its digits are used
+    up, or there is no number, a new one begins behind it: 990-x → 990_010, notes → notes_010. UsageError if none is
+    short enough for a file.
+    """
+    rest = f"-{_slug(text)}.md"
+    if not names:
+        return _FIRST + rest
+    last = max(names)
+    for start in _starts_after(last):
+        name = start + rest
+        if name > last and len(os.fsencode(name)) <= _LONGEST_NAME:
+            return name
+    raise UsageError(
+        f"No name sorts after {visible_name(last)} and is short enough for a file.",
+        advice="Put the item into the backlog yourself, or rename that one.",
+    )
+
+
+def _starts_after(last: str) -> Iterator[str]:
+    """How names may begin that perhaps sort after `last`, the nicest first. The last one does."""
+    numbers = list(_NUMBER.finditer(last))
+    for found in numbers:
+        digits = found[1]
+        step = 10 if digits.endswith("0") and len(digits) > 1 else 1
+        yield f"{last[: found.start(1)]}{int(digits) + step:0{len(digits)}}"
+    for found in numbers:
+        yield f"{last[: found.end()]}_{_FIRST}"
+    yield f"{last.rpartition('.')[0] or last}_{_FIRST}"
+
+
+def _slug(text: str) -> str:
+    """The first words of a text as a part of a name."""
+    first = next(line for line in text.splitlines() if line.strip())
+    words = re.findall(r"\w+", unicodedata.normalize("NFC", first).lower().replace("_", " ").replace("'", ""))[:_WORDS]
+    slug = "-".join(words)
+    if len(slug) > _SLUG:
+        slug = slug[: _SLUG + 1].rpartition("-")[0] or slug[:_SLUG]
+    return slug or "item"
+
+
+def _appears(temporary: Path, path: Path) -> bool:
+    """Give the file its name, unless something has it: False. A link, since a rename would overwrite."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise StorageError(f"{path} cannot be written: {error.strerror}.") from error
+        if os.path.lexists(path):
+            return False
+        temporary.rename(path)  # a file system without links
+    return True

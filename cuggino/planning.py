@@ -1,0 +1,81 @@
+"""`cuggino plan`: a person and an agent talk about what to build, in the person's own terminal.
+
+No lock: to plan while a watch works off the backlog is the normal case. No log and no events either: what is said
+is between the two, and the agent keeps the conversation.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cuggino.agents import prompts
+from cuggino.agents.agent import AgentOptions
+from cuggino.agents.backends import backend
+from cuggino.agents.headless import HeadlessAgent
+from cuggino.config import Config, load
+from cuggino.errors import UsageError
+from cuggino.inbox.folder import entries
+from cuggino.process.children import Children
+from cuggino.project import Project, uuid7
+from cuggino.roles import Role
+from cuggino.signals import Stop, owning_signals
+
+
+async def plan(project: Project) -> int:
+    """One conversation, to its end; returns the agent's exit code, or 128 and the number of the signal that ended it.
+
+    Raises UsageError without a terminal, ConfigError, and LlmSessionError when the agent cannot be started.
+    Afterwards no process that the agent started is alive, and the terminal is as it was.
+    """
+    if not (os.isatty(0) and os.isatty(1)):
+        raise UsageError(
+            "`cuggino plan` is a conversation and needs a terminal; its input or output is none.",
+            advice="Start it in a terminal. Elsewhere: `cuggino backlog add`, or `cuggino run`.",
+        )
+    config = load(project.config_file)
+    chosen = backend(config.agent)
+    project.prepare()
+    stop = Stop()
+    agent = HeadlessAgent(chosen, Children(marker=uuid7().replace("-", ""), hurry=stop.hurry))
+    code = 1
+    async with owning_signals(stop):
+        with stop.interrupted:
+            code = await agent.interactive(_options(project, config))
+    return code if stop.signal is None else 128 + stop.signal
+
+
+def _options(project: Project, config: Config) -> AgentOptions:
+    specs = project.root / config.specs_path
+    values = {
+        "root": str(project.root),
+        "specs": str(specs),
+        "backlog": str(project.backlog),
+        "issues": str(project.spec_issues),
+        "findings": str(project.tbd),
+        "pending": pending(project),
+    }
+    prompt = prompts.plan(values, writable=(specs, project.backlog))
+    return AgentOptions(
+        role=Role.PLANNER,
+        cwd=project.root,
+        system_prompt=prompt.standing,
+        prompt=prompt.task,
+        output=Path(os.devnull),
+        model=config.model,
+        writable=prompt.writable,
+    )
+
+
+def pending(project: Project) -> str:
+    """What the conversation begins with; nothing when nothing waits for the person."""
+    waiting = [
+        _count(len(entries(project.spec_issues)), "spec issue", "spec issues"),
+        _count(len(entries(project.tbd)), "finding", "findings"),
+    ]
+    told = " and ".join(filter(None, waiting))
+    return f"Waiting for me: {told}. Let us go through them one by one." if told else ""
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number else ""

@@ -1,0 +1,59 @@
+"""The configuration and the log as JSON Schemas, for editors and for programs in other languages.
+
+msgspec makes them from the structs; sentences that explain the settings, and patterns as other languages write
+them, are put in here. A schema cannot say all: `specsPath` must lead to below the root, which only cuggino checks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cuggino.config import Config
+from cuggino.events import LogLine
+from cuggino.setup.explained import EXPLAINED
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def config_schema() -> dict[str, Any]:
+    """Of `.cuggino.json`."""
+    schema = _schema(Config, "The configuration of cuggino")
+    for key, words in EXPLAINED.items():
+        *sections, name = key.split(".")
+        node = schema
+        for section in sections:
+            node = _resolved(schema, node)["properties"][section]
+        _resolved(schema, node)["properties"][name]["description"] = words
+    return schema
+
+
+def events_schema() -> dict[str, Any]:
+    """Of a line of the log and of `--json`; each event is one of its definitions."""
+    return _schema(LogLine, "A line of cuggino's log")
+
+
+def _schema(struct: type[msgspec.Struct], title: str) -> dict[str, Any]:
+    whole: dict[str, Any] = _portable(msgspec.json.schema(struct))
+    return {"$schema": _DIALECT, "title": title, **whole}
+
+
+def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """The definition that `node` refers to."""
+    found: dict[str, Any] = schema["$defs"][node["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _portable(node: Any) -> Any:
+    r"""With `^` and `$` for Python's own `\A` and `\Z`."""
+    if isinstance(node, list):
+        return [_portable(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: item.replace(r"\A", "^").replace(r"\Z", "$")
+        if key == "pattern" and isinstance(item, str)
+        else _portable(item)
+        for key, item in node.items()
+    }

@@ -1,0 +1,415 @@
+"""What is found out from a project's files, and how it looks."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import msgspec
+import pytest
+
+from cuggino.backlog import digest_of
+from cuggino.events import (
+    AgentRetry,
+    AgentWaiting,
+    CheckCommandOutput,
+    CommitPerformed,
+    Done,
+    Event,
+    ImplementingStart,
+    IterationStart,
+    LogLine,
+    LoopApproved,
+    LoopFailed,
+    LoopStart,
+    Note,
+    PlanComplete,
+    PlanningStart,
+    PrintableEvent,
+    ReviewingStart,
+    SetupCommandOutput,
+    UsageReport,
+    WatchAuditEnded,
+    WatchAuditStarted,
+    WatchBacklogWaiting,
+    WatchIdle,
+    WatchItemBlocked,
+    WatchItemCompleted,
+    WatchItemFailed,
+    WatchProcessingItem,
+    WatchSpecIssueWaiting,
+    WatchStopping,
+    WatchValidationPassed,
+    WatchValidationStarted,
+)
+from cuggino.history.logs import Line
+from cuggino.history.pages import render_status
+from cuggino.history.sessions import Outcome, PastSession
+from cuggino.history.status import BacklogItem, Paper, Status, gather
+from cuggino.history.work import Following, Phase, Work
+from cuggino.lock import lock
+from cuggino.loop.course import Course, Step
+from cuggino.loop.session import Session
+from cuggino.output.jsonlines import encode
+from cuggino.output.page import Page
+from cuggino.output.text import columns
+from cuggino.project import Project, uuid7
+from cuggino.watch.ledger import Ledger
+
+AT = "2026-11-21T22:00:00.000Z"
+NOW = datetime(2026, 11, 21, 22, 5, tzinfo=UTC)
+
+
+@pytest.fixture(name="project")
+def _project(tmp_path: Path) -> Project:
+    project = Project(tmp_path.resolve())
+    project.prepare()
+    return project
+
+
+def write_log(project: Project, *lines: tuple[str | None, PrintableEvent]) -> str:
+    """A log that is made now; its id."""
+    id_ = uuid7()
+    path = project.logs / f"{id_}.jsonl"
+    path.write_bytes(encode([LogLine(at=AT, session=session, event=event) for session, event in lines]))
+    return id_
+
+
+def start(focus: str, backlog_file: str | None = None) -> LoopStart:
+    return LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=False)
+
+
+def look(status: Status, width: int = 80) -> list[str]:
+    return render_status(status, Page(width, colour=False))
+
+
+def row(lines: list[str], label: str) -> str:
+    (found,) = [line for line in lines if line.startswith(label)]
+    return found.removeprefix(label).strip()
+
+
+# ---- a log that grows -------------------------------------------------------------------------
+
+
+def phases(*events: tuple[str | None, Event | None]) -> list[str]:
+    following = Following(Work(phase="starting", since=AT))
+    seen = []
+    for number, (session, event) in enumerate(events):
+        following.add(Line(str(number), session, event))  # type: ignore[arg-type]
+        seen.append(f"{following.work.phase} since {following.work.since}")
+    return seen
+
+
+def test_the_phase_of_a_loop_follows_from_its_events() -> None:
+    assert phases(
+        ("s", start("x")),
+        ("s", IterationStart(iteration=1, max_iterations=3)),
+        ("s", PlanningStart(iteration=1)),
+        ("s", None),
+        ("s", PlanComplete(content="")),
+        ("s", SetupCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", CheckCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", ImplementingStart(iteration=1)),
+        ("s", Note(content="")),
+        ("s", Done(content="")),
+        ("s", Done(content="after its last word: ignored")),
+        ("s", CommitPerformed(iteration=1, commit_hash="a", message="")),
+        ("s", ReviewingStart(iteration=1)),
+        ("s", LoopApproved(iteration=1)),
+    ) == [
+        *("planning since 0", "planning since 1", "planning since 2", "planning since 2", "setup since 4"),
+        *("check since 5", "check since 5", "implementing since 7", "implementing since 7", "commit since 9"),
+        *("commit since 9", "check since 11", "reviewing since 12", "ending since 13"),
+    ]
+
+
+def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again() -> None:
+    retry = AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
+    waiting = AgentWaiting(iteration=1, until=NOW, reason="usage limit")
+    seen = phases(
+        ("s", start("x")),
+        ("s", ReviewingStart(iteration=1)),
+        ("s", retry),
+        ("s", waiting),
+        ("other", None),
+        ("s", None),
+    )
+    assert seen[2:] == ["waiting since 2", "waiting since 3", "waiting since 3", "reviewing since 5"]
+    asked_again = msgspec.structs.replace(retry, delay=0)
+    assert phases(("s", start("x")), ("s", asked_again)) == ["planning since 0"] * 2
+
+
+def test_the_phase_of_a_watch_follows_from_its_events() -> None:
+    failed = WatchItemFailed(filename="a.md", message="no", attempt=1, retry_in=30)
+    events: list[tuple[str | None, Event | None]] = [
+        (None, WatchBacklogWaiting()),
+        (None, WatchIdle(wait_seconds=300, blocked=0)),
+        (None, WatchProcessingItem(filename="a.md")),
+        ("s", start("@a.md", "a.md")),
+        ("s", LoopFailed(iteration=1, phase="planner", message="no")),
+        (None, failed),
+        (None, WatchProcessingItem(filename="a.md")),
+        (None, WatchItemCompleted(filename="a.md")),
+        (None, WatchValidationStarted(completed=1)),
+        (None, WatchValidationPassed(completed=1)),
+        (None, WatchSpecIssueWaiting()),
+        (None, WatchItemBlocked(filename="b.md", reason="x")),
+    ]
+    assert [it.split()[0] for it in phases(*events)] == [
+        *("waiting-for-items", "waiting-for-items", "starting", "planning", "ending", "waiting", "starting"),
+        *("starting", "validating", "starting", "waiting-for-spec-issues", "starting"),
+    ]
+
+
+def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
+    following = Following(Work(phase="starting", since=AT))
+    seen = []
+    for session, event in (
+        (None, WatchBacklogWaiting()),
+        (None, WatchAuditStarted()),
+        ("audit", None),
+        (None, WatchStopping(stage="drain", active=0)),
+        (None, WatchAuditEnded()),
+    ):
+        following.add(Line(AT, session, event))
+        seen.append((following.work.phase, following.work.auditing, following.work.stopping))
+    waiting = "waiting-for-items"
+    assert seen == [
+        (waiting, False, None),
+        *[(waiting, True, None)] * 2,
+        (waiting, True, "drain"),
+        (waiting, False, "drain"),
+    ]
+    assert following.work.session is None
+
+
+# ---- files ------------------------------------------------------------------------------------
+
+
+def test_where_cuggino_never_ran_there_is_nothing_and_nothing_is_made(tmp_path: Path) -> None:
+    status = gather(Project(tmp_path), NOW)
+    assert status == Status(
+        at=NOW,
+        root=str(tmp_path),
+        holder=None,
+        work=None,
+        backlog=(),
+        spec_issues=(),
+        findings=(),
+        sessions=(),
+        last=None,
+        problems=(),
+    )
+    assert list(tmp_path.iterdir()) == []
+    assert row(look(status), "Running") == "nothing"
+
+
+def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project) -> None:
+    for name, text in (
+        ("1-a.md", "\n# Do this\nmore\n"),
+        ("2-b.md", "failed before"),
+        ("3-日本.md", "blocked"),
+        ("4-d.md", "edited after it was blocked"),
+        ("5-e.md", " \n"),
+        (".hidden", "no item"),
+        ("5-e.md~", "no item"),
+    ):
+        (project.backlog / name).write_text(text)
+    ledger = Ledger(project)
+    ledger.failed("2-b.md", digest_of(project, "2-b.md"))
+    ledger.block("3-日本.md", digest_of(project, "3-日本.md"), "it failed 3 times: no")
+    ledger.block("4-d.md", "other", "x")
+    begun = Session.create(project, "@1-a.md", backlog_file="1-a.md", backlog_hash=digest_of(project, "1-a.md"))
+
+    def item(name: str, title: str, **more: object) -> BacklogItem:
+        empty = {"state": "ready", "reason": None, "failures": 0, "session": None}
+        return msgspec.convert({"name": name, "title": title, **empty, **more}, BacklogItem)
+
+    status = gather(project)
+    assert status.backlog == (
+        item("1-a.md", "Do this", session=begun.id),
+        item("2-b.md", "failed before", failures=1),
+        item("3-日本.md", "blocked", state="blocked", reason="it failed 3 times: no"),
+        item("4-d.md", "edited after it was blocked"),
+        item("5-e.md", "(empty)", state="blocked", reason="it is empty"),
+    )
+    assert look(status)[-9:-3] == [
+        "Backlog (5)",
+        "  1-a.md     ready    (begun) Do this",
+        "  2-b.md     ready    (failed 1 time) failed before",
+        "  3-日本.md  blocked  it failed 3 times: no",
+        "  4-d.md     ready    edited after it was blocked",
+        "  5-e.md     blocked  it is empty",
+    ]
+
+
+def test_behind_a_spec_issue_nothing_is_ready(project: Project) -> None:
+    (project.backlog / "a.md").write_text("do it")
+    (project.spec_issues / "x.md").write_text("The spec says both\nand more")
+    (project.tbd / "y.md").write_bytes(b"\xff finding")
+    (project.tbd / os.fsdecode(b"\xff.md")).write_text("")
+    status = gather(project)
+    assert [item.state for item in status.backlog] == ["behind-spec-issue"]
+    assert status.spec_issues == (Paper(name="x.md", title="The spec says both"),)
+    assert status.findings == (Paper(name="y.md", title="\ufffd finding"), Paper(name="\\udcff.md", title="(empty)"))
+    msgspec.json.encode(status)
+
+
+def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: Project) -> None:
+    (project.backlog / "a.md").write_text("# Split a bill\n")
+    (project.backlog / "b.md").write_text("next")
+    with lock(project, "cuggino watch", "marker"):
+        old = Session.create(project, "older")
+        session = Session.create(project, "@a.md", backlog_file="a.md")
+        session.update(course=Course(iteration=2, step=Step.CHECK))
+        log = write_log(
+            project,
+            (None, WatchItemCompleted(filename="0.md")),
+            (None, WatchProcessingItem(filename="a.md")),
+            (session.id, start("@a.md", "a.md")),
+            (session.id, IterationStart(iteration=2, max_iterations=10)),
+            (session.id, UsageReport(input_tokens=1, cost_usd=0.5)),
+            (session.id, PlanComplete(content="")),
+        )
+        status = gather(project, NOW)
+    assert status.holder is not None
+    assert (status.holder.pid, status.holder.command, status.holder.lives) == (os.getpid(), "cuggino watch", True)
+    assert status.work == Work(
+        phase="check",
+        since=AT,
+        session=session.id,
+        focus="@a.md",
+        backlog_file="a.md",
+        iteration=2,
+        max_iterations=10,
+        completed=1,
+        cost_usd=0.5,
+        log=log,
+    )
+    assert [item.state for item in status.backlog] == ["working", "ready"]
+    assert [it.id for it in status.sessions] == [old.id]
+    assert status.last is None
+    lines = look(status)
+    assert row(lines, "Works on") == "a.md: Split a bill"
+    assert row(lines, "Now") == "runs the check command, iteration 2/10, for 5m"
+    assert row(lines, "Completed") == "1 item"
+    assert row(lines, "Cost") == "$0.50 so far"
+
+
+def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(project: Project) -> None:
+    old = project.logs / "01a20036-613d-7871-98ae-4c8044faa5da.jsonl"
+    old.write_bytes(encode([LogLine(at=AT, session="s", event=start("old"))]))
+    with lock(project, "cuggino run", "marker"):
+        status = gather(project)
+    assert status.work is not None
+    assert (status.work.phase, status.work.focus, status.work.log) == ("starting", None, None)
+    assert status.last is not None
+    assert (status.last.focus, status.last.outcome) == ("old", "interrupted")
+
+
+def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_on_with(project: Project) -> None:
+    session = Session.create(project, "日本語の仕事")
+    session.update(cost_usd=1.5, elapsed=60.0, course=Course(step=Step.REVIEW))
+    write_log(project, (session.id, start("日本語の仕事")))
+    dead = {"pid": 2**22 + 1, "startTime": "never", "marker": "m", "command": "cuggino run", "since": AT}
+    project.lock_file.write_bytes(msgspec.json.encode(dead))
+    status = gather(project, NOW)
+    assert status.holder is not None
+    assert not status.holder.lives
+    assert status.work is None
+    (left,) = status.sessions
+    assert (left.id, left.focus, left.step, left.cost_usd, left.seconds) == (
+        session.id,
+        "日本語の仕事",
+        Step.REVIEW,
+        1.5,
+        60.0,
+    )
+    lines = look(status)
+    assert row(lines, "Running").startswith("nothing: cuggino run (process 4194305) died.")
+    assert row(lines, "Last") == "interrupted, 5m ago: 日本語の仕事"
+    assert lines[-1] == f"  {session.id[:13]}  iteration 1, review  $1.50  日本語の仕事"
+
+
+@pytest.mark.parametrize("spoiled", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b'{"items":{"a":1}}'])
+def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled: bytes) -> None:
+    (project.backlog / "a.md").write_text("do it")
+    session = Session.create(project, "the work")
+    for path in (project.lock_file, project.state_file, project.wip / f"{uuid7()}.json", project.logs / "x.jsonl"):
+        path.write_bytes(spoiled)
+    write_log(project, (session.id, start("the work")))
+    status = gather(project)
+    assert [item.name for item in status.backlog] == ["a.md"]
+    assert [it.id for it in status.sessions] == [session.id]
+    assert status.last is not None
+    assert any("state.json" in problem for problem in status.problems)
+    assert any("A session is passed over" in problem for problem in status.problems)
+    assert "\x1b" not in "".join(look(status))
+    msgspec.json.encode(status)
+
+
+def test_folders_and_files_that_are_something_else_are_told(project: Project) -> None:
+    for folder in (project.backlog, project.tbd, project.wip):
+        folder.rmdir()
+        folder.write_text("no folder")
+    project.lock_file.mkdir()
+    project.state_file.mkdir()
+    (project.logs / "x.jsonl").mkdir()
+    problems = gather(project).problems
+    told = (project.lock_file, project.backlog, project.tbd, project.state_file, project.logs / "x.jsonl")
+    for path in told:
+        assert any(str(path) in problem for problem in problems), path
+
+
+# ---- the page ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_lines_keep_to_the_width_and_names_cannot_play_tricks(project: Project, width: int) -> None:
+    (project.backlog / "日本語日本語日本語\n\x1b[2J.md").write_text("long " * 100 + "\x1b[31m")
+    (project.spec_issues / "x.md").write_text("\x07" * 10)
+    lines = look(gather(project), width)
+    assert "\x1b" not in "".join(lines)
+    assert "\x07" not in "".join(lines)
+    if width > 40:
+        assert max(columns(line) for line in lines) <= width
+
+
+def test_colours_are_the_page_s_own_and_each_line_stands_alone(project: Project) -> None:
+    (project.spec_issues / "x.md").write_text("unclear")
+    lines = render_status(gather(project), Page(80, colour=True))
+    assert any("\x1b[1;31mx.md\x1b[0m" in line for line in lines)
+    assert all(line.count("\x1b[0m") * 2 == line.count("\x1b[") for line in lines)
+
+
+def test_a_wait_says_why_and_until_when(project: Project) -> None:
+    with lock(project, "cuggino run", "marker"):
+        until = NOW + timedelta(hours=1)
+        write_log(
+            project,
+            ("s", start("x")),
+            ("s", AgentWaiting(iteration=1, until=until, reason="usage limit\nmore")),
+        )
+        lines = look(gather(project, NOW))
+    assert row(lines, "Now") == f"waits, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
+
+
+# ---- the guide --------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "see-what-is-going-on.md"
+
+
+def test_the_guide_s_examples_are_what_the_program_prints() -> None:
+    """Same keys, same order, allowed values: an example that is decoded and encoded is the same again."""
+    status, session = re.findall(r"```jsonc\n(.*)\n```", GUIDE.read_text())
+    assert msgspec.json.encode(msgspec.json.decode(status, type=Status)).decode() == status
+    assert msgspec.json.encode(msgspec.json.decode(session, type=PastSession)).decode() == session
+
+
+def test_the_guide_names_every_phase_state_and_outcome() -> None:
+    text = GUIDE.read_text()
+    states = get_args(get_type_hints(BacklogItem)["state"])
+    assert [word for word in (*get_args(Phase), *get_args(Outcome), *states, *Step) if f"`{word}`" not in text] == []
