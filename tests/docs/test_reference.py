@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 import signal
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
+import cuggino
 from cuggino import config, events, markers
 from cuggino.cli.watch import watch
 from cuggino.desk import exit_code
@@ -128,6 +131,9 @@ def _kinds(error: type[CugginoError]) -> Iterator[type[CugginoError]]:
 
 
 def test_every_error_is_told_with_the_code_that_a_command_ends_with() -> None:
+    for module in pkgutil.walk_packages(cuggino.__path__, "cuggino."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     told = {_names(name)[0]: int(code) for name, code, _ in _table("exit-codes.md", "Errors")}
     assert told == {error.__name__: error.exit_code for error in _kinds(CugginoError)}
     assert OutputClosed.__name__ in told
