@@ -53,8 +53,15 @@ def columns(line: str) -> int:
     return len(line) if line.isascii() else wcwidth.width(line)
 
 
+def _columns_at_most(text: str) -> int:
+    """How wide it may be: terminals that know no clusters show an emoji and its skin tone side by side."""
+    if text.isascii():
+        return len(text)
+    return max(wcwidth.width(text), sum(max(wcwidth.wcwidth(char), 0) for char in text))
+
+
 def shorten(text: str, width: int) -> str:
-    """`text` as one visible line of at most `width` columns (at least 1); cut between graphemes, `…` then ends it.
+    """`text` as one visible line of at most `width` columns (at least 1), on any terminal; cut between graphemes, `…` then ends it.
 
     A line feed in it is shown as ␊. The cost depends on `width`, not on the length of `text`.
     """
@@ -62,14 +69,14 @@ def shorten(text: str, width: int) -> str:
     if not head.isprintable():
         head = visible(head).replace("\n", "␊").expandtabs(TAB)
     whole = len(text) <= max(width, 1) * _LONGEST
-    if whole and columns(head) <= width:
+    if whole and _columns_at_most(head) <= width:
         return head
     room = max(width, 1) - 1
     if head.isascii():
         return head[:room] + "…"
     kept: list[str] = []
     for grapheme in wcwidth.iter_graphemes(head):
-        room -= columns(grapheme)
+        room -= _columns_at_most(grapheme)
         if room < 0:
             break
         kept.append(grapheme)
