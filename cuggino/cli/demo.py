@@ -16,7 +16,7 @@ from cuggino.project import Project, uuid7
 from cuggino.signals import Stop
 
 
-async def demo(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+async def demo(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
     """Work off a small sample project, for a look at what cuggino does.
 
     Makes a git repository with a specification and two backlog items in a temporary folder and runs the loop over

@@ -15,7 +15,7 @@ from cuggino.output.terminal import open_display
 from cuggino.project import Project
 
 
-async def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
     """Look at everything that must be there to work, and say what mends it.
 
     Python, git, the configured agents and their logins, the configuration, the folder, file watching, processes.

@@ -25,7 +25,9 @@ Folder = Callable[[Project], Path]
 def add_list_and_show(app: App, folder: Folder, what: str, whats: str) -> None:
     """The commands `list` and `show`. `what` is what an entry is called, `whats` several."""
 
-    def list_(*, json: Annotated[bool, Parameter(negative="", help="An object a line on stdout.")] = False) -> int:
+    def list_(
+        *, json: Annotated[bool, Parameter(negative="", show_default=False, help="An object a line on stdout.")] = False
+    ) -> int:
         project = Project.find(Path.cwd())
         there = entries(folder(project))
         if json:

@@ -15,8 +15,8 @@ async def log(
     session: str | None = None,
     /,
     *,
-    follow: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    follow: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
     """List past sessions, the newest first, or show one again as it was shown when it ran.
 

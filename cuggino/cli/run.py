@@ -21,7 +21,7 @@ async def run(
     focus: Annotated[str | None, Parameter(name=["--focus", "-f"], allow_leading_hyphen=True)] = None,
     review: Path | None = None,
     resume: Annotated[str | bool | None, Parameter(negative="", completer=sessions)] = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
     """Plan, implement and review one focus until the code matches the specs.
 

@@ -17,7 +17,7 @@ from cuggino.setup.dialogue import set_up
 
 def setup(
     *,
-    yes: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     assignments: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
 ) -> int:
     """Write `.cuggino.json` and make the folders of a project, and nothing else.

@@ -14,7 +14,7 @@ from cuggino.output.terminal import open_display
 from cuggino.project import Project
 
 
-async def status(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+async def status(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
     """Show what is going on here: what runs, on what, since when, at what cost; and what is to be done.
 
     Only reads: it works while a watch runs, and in a folder where cuggino never ran.

@@ -18,9 +18,9 @@ from cuggino.watch.watch import run_watch
 async def watch(
     *,
     validate_every: int = 10,
-    until_idle: Annotated[bool, Parameter(negative="")] = False,
+    until_idle: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     jobs: int = 1,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
     """Work through the backlog, one item after the other, and wait for more.
 

@@ -1,0 +1,290 @@
+"""docs/walkthrough.md is played as it stands: a person with two terminals types what it says, and sees what it shows.
+
+A `console` block belongs to the first terminal, a `console second` block to the second one. In them
+
+- `$ command` is typed at the shell's prompt, when nothing but what the document shows came before it,
+- `question [default]: answer` is answered when the question is there,
+- `^C` is pressed when the lines before it are there,
+- all else is output, line by line. `…` is any text, alone on a line any lines; times, ids and the like may differ.
+
+Any other block is a file, if the text before it ends with "into `path`:".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+import trio
+from markdown_it import MarkdownIt
+
+DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "walkthrough.md"
+
+PATIENCE = 30.0
+"""Seconds for the next thing to appear, on a busy machine."""
+
+TOOLS = ("bash", "git", "mkdir", "sh", "sleep", "touch")
+"""All programs that there are beside cuggino: no agent of this machine shall be found."""
+MISSING = [name for name in ("tmux", *TOOLS) if shutil.which(name) is None]
+
+PROMPT = r"\$\n\Z"
+ANY_LINES = r"(?:.*\n)*?"
+QUESTION = re.compile(r"(\w[\w ?]* \[[^]]*\]:)(.*)")
+VARIES = (
+    r"\d{4}-\d\d-\d\d \d\d:\d\d",  # a time
+    r"\b(?:\d+h )?(?:\d+m )?\d+s\b",  # how long
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}[0-9a-f-]*",  # a session or a spec issue
+    r"\b[0-9a-f]{7}\b",  # a commit
+    r"\b\d+[.]\d+[.]\w+",  # a version
+    r"\bprocess \d+",
+    r"\b[\d.]+ [KMGT]iB\b",
+)
+PARTS = re.compile("|".join(f"(?:{kind})" for kind in (*VARIES, "…", " {2,}")))
+
+
+def pattern(line: str) -> str:
+    """What the terminal must show for this line of the document."""
+    if line == "…":
+        return ANY_LINES
+    found, place = "", 0
+    for part in PARTS.finditer(line):
+        found += re.escape(line[place : part.start()])
+        place = part.end()
+        if part[0] == "…":
+            found += ".*"
+        elif part[0].isspace():
+            found += " +"
+        else:
+            found += next(kind for kind in VARIES if re.fullmatch(kind, part[0]))
+    return f"{found}{re.escape(line[place:])}\n"
+
+
+# ---- the document -----------------------------------------------------------------------------
+
+
+class Typed(NamedTuple):
+    """Lines for one of the terminals."""
+
+    second: bool
+    lines: list[str]
+
+
+class Written(NamedTuple):
+    """A file that the person writes."""
+
+    path: str
+    text: str
+
+
+def steps() -> Iterator[Typed | Written]:
+    """What the document has the person do, in order."""
+    before = ""
+    for token in MarkdownIt().parse(DOCUMENT.read_text(encoding="utf-8")):
+        if token.type == "inline":
+            before = token.content
+        elif token.type == "fence":
+            language, *words = token.info.split()
+            if language == "console":
+                yield Typed(words == ["second"], [line.rstrip() for line in token.content.splitlines()])
+            elif into := re.search(r"into `([^`]+)`:\Z", before):
+                yield Written(into[1], token.content)
+
+
+# ---- the terminals ----------------------------------------------------------------------------
+
+
+class Terminals:
+    """A tmux server of our own, whose windows have 80 columns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.canary = f"canary-{uuid4().hex}"
+        self._environment = _environment(folder) | {"CANARY": self.canary}
+
+    async def tmux(self, *arguments: str, check: bool = True) -> str:
+        done = await trio.run_process(
+            ["tmux", "-u", "-L", self.canary, "-f", os.devnull, *arguments],
+            cwd=self.folder,
+            env=self._environment,
+            executable=shutil.which("tmux"),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=check,
+        )
+        return done.stdout.decode()
+
+    async def open(self, name: str) -> Terminal:
+        shell = ("bash", "--norc", "--noprofile")
+        await self.tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", "-c", str(self.folder), *shell)
+        return Terminal(self, name)
+
+    def left(self) -> list[int]:
+        """The processes that were started here, directly or not, and are alive."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if self.canary.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+        return found
+
+    async def close(self) -> None:
+        """End all of it. Windows that close hang up on what runs in them; what does not end by that is killed."""
+        socket = (await self.tmux("display-message", "-p", "#{socket_path}", check=False)).strip()
+        await self.tmux("kill-server", check=False)
+        with trio.move_on_after(10):
+            while self.left():  # noqa: ASYNC110 - other processes
+                await trio.sleep(0.02)
+        for pid in self.left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if socket:
+            Path(socket).unlink(missing_ok=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Built from nothing: a home that is empty, and few programs."""
+    (folder / "home").mkdir()
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in TOOLS:
+        (tools / name).symlink_to(str(shutil.which(name)))
+    (tools / "cuggino").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cuggino "$@"\n')
+    (tools / "cuggino").chmod(0o755)
+    return {
+        "PATH": str(tools),
+        "HOME": str(folder / "home"),
+        "SHELL": str(tools / "bash"),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "PS1": "$ ",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_PAGER": "",
+    }
+
+
+class Terminal:
+    """One window with a shell, and somebody who types and reads."""
+
+    def __init__(self, terminals: Terminals, name: str) -> None:
+        self._terminals = terminals
+        self._name = name
+        self._read = 0
+        self._expected: list[str] = []
+
+    async def play(self, lines: list[str]) -> None:
+        """Type and read these lines. Returns when all that they show is there."""
+        for line in lines:
+            if line.startswith("$ "):
+                await self._see(PROMPT)
+                await self._press("-l", f"{line[2:]}\n")
+            elif question := QUESTION.fullmatch(line):
+                await self._see(f"{re.escape(question[1])}\n\\Z")
+                await self._press("-l", f"{question[2].strip()}\n")
+            elif line.startswith("^C"):
+                await self._see()
+                await self._press("C-c")
+            self._expected.append(line)
+        skipped = [self._expected.pop()] if self._expected[-1] == "…" else []
+        await self._see()
+        self._expected += skipped
+
+    async def rest(self) -> None:
+        """Wait until the shell waits for a command, with nothing else shown than was expected."""
+        await self._see(PROMPT)
+
+    async def _press(self, *keys: str) -> None:
+        await self._terminals.tmux("send-keys", "-t", self._name, *keys)
+
+    async def _see(self, then: str = "") -> None:
+        """Wait until what is expected has come, and `then` after it, which stays to be read."""
+        wanted = re.compile(f"({''.join(map(pattern, self._expected))}){then}")
+        shown = ""
+        with trio.move_on_after(PATIENCE):
+            while True:
+                shown = await self._screen()
+                if seen := wanted.match(shown, self._read):
+                    self._read = seen.end(1)
+                    self._expected.clear()
+                    return
+                await trio.sleep(0.05)
+        raise AssertionError(
+            "\n".join(
+                [f"The {self._name} terminal was to show", *self._expected, then, "and shows", shown[self._read :]]
+            )
+        )
+
+    async def _screen(self) -> str:
+        """All that was shown so far. A line that the terminal has wrapped is one line."""
+        text = await self._terminals.tmux("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
+        return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
+
+
+@asynccontextmanager
+async def two_terminals() -> AsyncIterator[tuple[Terminals, Terminal, Terminal]]:
+    """In an empty folder with a short path, as people have; pytest's own are wider than a terminal."""
+    with TemporaryDirectory(prefix="walk-") as name:
+        terminals = Terminals(Path(name).resolve())
+        try:
+            yield terminals, await terminals.open("first"), await terminals.open("second")
+        finally:
+            with trio.CancelScope(shield=True):
+                await terminals.close()
+
+
+# ---- the tests --------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for what is left in /proc")
+async def test_the_day_goes_as_the_document_says() -> None:
+    with trio.fail_after(110):
+        async with two_terminals() as (terminals, first, second):
+            for step in steps():
+                if isinstance(step, Written):
+                    (terminals.folder / "greet" / step.path).write_text(step.text)
+                else:
+                    await (second if step.second else first).play(step.lines)
+            await first.rest()
+            await second.rest()
+            still_there = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in terminals.left()]
+            assert sorted(still_there) == ["bash", "bash", "tmux: server"]
+
+
+def test_the_document_has_a_person_write_a_script_and_use_both_terminals() -> None:
+    """Else the test above would pass with nothing to look at."""
+    found = list(steps())
+    assert [step.path for step in found if isinstance(step, Written)] == [".cuggino/script.json"]
+    typed = [line for step in found if isinstance(step, Typed) for line in step.lines]
+    assert {step.second for step in found if isinstance(step, Typed)} == {False, True}
+    commands = {"doctor", "setup", "plan", "watch", "status", "issues resolve 01", "log", "log --follow"}
+    assert {f"$ cuggino {command}" for command in commands} <= set(typed)
+    assert sum(line.startswith("^C") for line in typed) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "agrees"),
+    [
+        ("at 9b78751", "at 0c1d2e3\n", True),
+        ("Time        3s", "Time        1m 12s\n", True),
+        ("Items       1 completed", "Items       2 completed\n", False),
+        ("[Check] exit 0", "[Check] exit 1\n", False),
+        ("(process 1) since 2026-11-21 23:52 (2s)", "(process 99) since 2027-01-01 00:00 (10s)\n", True),
+        ("ok  git  2.…", "ok     git    2.50.1\n", True),
+        ("Cost $0.00", "Cost $0.10\n", False),
+    ],
+)
+def test_a_line_of_the_document_stands_for_others_that_differ_in_times_and_ids_only(
+    line: str, shown: str, agrees: bool
+) -> None:
+    assert bool(re.fullmatch(pattern(line), shown)) is agrees
