@@ -61,7 +61,7 @@ def _columns_at_most(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` as one visible line of at most `width` columns (at least 1) on any terminal. Cut between graphemes, it ends in `…`.
+    """`text` as one visible line of at most `width` columns (at least 1) on any terminal; if it was cut, `…` ends it.
 
     A line feed in it is shown as ␊. The cost depends on `width`, not on the length of `text`.
     """
