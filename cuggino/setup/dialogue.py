@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -31,15 +32,16 @@ def set_up(project: Project, assignments: Sequence[str], ask: Ask | None, say: S
         values = assigned(values, word)
     say(
         f"Setting up {visible(str(project.root))}.\n"
-        "This writes .cuggino.json, makes the folder .cuggino (with a .gitignore of its own) and the one of the specs\n"
-        "where they are missing, and does nothing else."
+        "This writes .cuggino.json, makes the folder .cuggino (with a .gitignore of its\n"
+        "own) and the one of the specs where they are missing, and does nothing else."
     )
     if found.problems:
         _tell_broken(found, say)
     if ask is not None:
         say(
-            "Nothing is written before the last answer. Enter keeps what is in brackets, - goes back to the default,\n"
-            "Ctrl+C leaves. A list is words with blanks between them, quoted as in a shell."
+            "Nothing is written before the last answer. Enter keeps what is in brackets,\n"
+            "- goes back to the default, Ctrl+C leaves. A list is words with blanks between\n"
+            "them, quoted as in a shell."
         )
         values = _ask_all(values, ask, say)
     saved = save(project, values, found)
@@ -50,6 +52,11 @@ def set_up(project: Project, assignments: Sequence[str], ask: Ask | None, say: S
     say(visible(saved.text.rstrip("\n")))
     say(f"Specs belong in {visible(str(saved.specs))}, work items in {visible(str(project.backlog))}.")
     say('When the first spec is there: cuggino run --focus "…"')
+
+
+def _lines(text: str) -> str:
+    """Broken at words, for a terminal of 80 columns."""
+    return textwrap.fill(text, 79, break_long_words=False, break_on_hyphens=False)
 
 
 def _tell_broken(found: Found, say: Say) -> None:
@@ -69,11 +76,11 @@ def _tell_broken(found: Found, say: Say) -> None:
 def _ask_all(values: Values, ask: Ask, say: Say) -> Values:
     values = _ask_each((), values, ask, say)
     names = ", ".join(map(".".join, SECTIONS))
-    say(f"\nThe rest ({names}) serves most projects as it is.")
+    say(f"\n{_lines(f'The rest ({names}) serves most projects as it is.')}")
     if _agreed("Go through it?", ask, say):
         for section in SECTIONS:
             name = ".".join(section)
-            say(f"\n{EXPLAINED[name]}")
+            say(f"\n{_lines(EXPLAINED[name])}")
             if _agreed(f"Set {name}?", ask, say):
                 values = _ask_each(section, values, ask, say)
     return values
@@ -82,7 +89,7 @@ def _ask_all(values: Values, ask: Ask, say: Say) -> Values:
 def _ask_each(section: tuple[str, ...], values: Values, ask: Ask, say: Say) -> Values:
     for setting in SETTINGS:
         if setting.path[:-1] == section:
-            say(f"\n{setting.explanation}")
+            say(f"\n{_lines(setting.explanation)}")
             values = _ask_until_right(setting, values, ask, say)
     return values
 
