@@ -163,7 +163,7 @@ def render_sessions(sessions: Sequence[PastSession], page: Page) -> list[str]:
     if not sessions:
         return page.paint(DIM, ["There is nothing in the logs yet."])
     names = _short([session.id for session in sessions])
-    head = [(DIM, word) for word in ("SESSION", "STARTED", "OUTCOME", "TIME", "COST", "ITERATIONS", "ABOUT")]
+    head = [(DIM, word) for word in ("SESSION", "STARTED", "OUTCOME", "TIME", "COST", "ITER.", "ABOUT")]
     return _table([head, *(_past(session, names[session.id]) for session in sessions)], page)
 
 
@@ -204,7 +204,7 @@ def _ago(at: str, now: datetime) -> str:
 
 def _clock(at: str) -> str:
     try:
-        return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M}"
+        return f"{datetime.fromisoformat(at).astimezone():%m-%d %H:%M}"  # logs are kept for 30 days
     except ValueError:
         return at
 

@@ -42,7 +42,7 @@ PROMPT = r"\$\n\Z"
 ANY_LINES = r"(?:.*\n)*?"
 QUESTION = re.compile(r"(\w[\w ?]* \[[^]]*\]:)(.*)")
 VARIES = (
-    r"\d{4}-\d\d-\d\d \d\d:\d\d",  # a time
+    r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d",  # a time
     r"\b(?:\d+h )?(?:\d+m )?\d+s\b",  # how long
     r"\b[0-9a-f]{8}-[0-9a-f]{4}[0-9a-f-]*",  # a session or a spec issue
     r"\b[0-9a-f]{7}\b",  # a commit
