@@ -112,6 +112,7 @@ async def test_ctrl_c_interrupts_an_audit_and_the_command_that_hides_from_it(tmp
     ]
     with claude_house(tmp_path, claude_path, auditor=[auditor], audit=True) as house, trio.fail_after(30):
         async with house.started("watch") as running:
+            await running.until("WatchTbdItemFound")  # what was printed and not yet read when it is stopped is lost
             while not (house.root / "begun").exists():  # noqa: ASYNC110 - a file of another process
                 await trio.sleep(0.01)
             assert [words for words in house.left() if "sleep 300" in words]
