@@ -49,7 +49,7 @@ SLEEP = "touch begun; sleep 300"
 STUBBORN = "trap '' INT TERM HUP QUIT; touch {project}/begun; sleep 300; : {canary}"
 HIDDEN = f'cd /; env -i setsid bash -c "{STUBBORN}" > /dev/null 2>&1 < /dev/null'
 SLOWLY: Turn = [block for n in range(300) for block in (Say(f"{n} … "), Wait(0.1))]
-ONCE = "test -e begun || { touch begun; sleep 300; }"
+ONCE = "test -e begun || { : > begun; exec sleep 300; }"
 
 PLACES = {
     "planning, while text comes": Place(

@@ -39,7 +39,7 @@ def place(event: str, times: int = 1, /, config: dict[str, Any] | None = None, *
     return event, times, config or {}, roles
 
 
-ONCE = "test -e ran || { touch ran; sleep 300; }"
+ONCE = "test -e ran || { : > ran; exec sleep 300; }"  # no shell that waits: dash may miss a SIGINT then
 
 PLACES = {
     "planning": place("AgentMessage", planner=[[{"do": "say", "text": "hm"}, {"do": "hang"}]]),
