@@ -31,7 +31,7 @@ from cuggino.desk import open_desk
 from cuggino.errors import CugginoError, UsageError, leaves
 from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
 from cuggino.loop.loop import run_loop
-from cuggino.loop.session import Session, find
+from cuggino.loop.session import Session, find, finish
 from cuggino.output.summary import Tally
 from cuggino.project import Project
 
@@ -145,7 +145,7 @@ class LoopRun:
                     session = self._session()
                     self._outcome = await run_loop(desk.workshop, session, desk.sender(session.id))
                     if session.state.ended is not None:
-                        session.delete()
+                        finish(self._project, session)
             except ExceptionGroup as group:
                 raise next(leaves(group)) from group
 

@@ -10,8 +10,11 @@ import pytest
 import trio
 
 from cuggino import api
+from cuggino.backlog import read_item
 from cuggino.errors import ConfigError, CugginoError, LoopError, UsageError
 from cuggino.events import LoopApproved
+from cuggino.loop.session import Session
+from cuggino.project import Project
 from tests.process.house import House, script
 
 HANG = [{"do": "say", "text": "hm"}, {"do": "hang"}]
@@ -48,6 +51,19 @@ def test_a_script_that_leaves_early_interrupts_the_loop_which_can_be_gone_on_wit
         names = [type(event).__name__ for event in loop]
     assert "PlanningStart" not in names
     assert names[-1] == "LoopApproved"
+
+
+def test_a_backlog_item_whose_session_is_gone_on_with_is_archived(house: House) -> None:
+    project = Project.find(house.root)
+    project.prepare()
+    (project.backlog / "a.md").write_text("do it")
+    item = read_item(project, "a.md")
+    assert item is not None
+    Session.create(project, "do it", backlog_file=item.name, backlog_hash=item.digest)
+    with api.run(root=house.root, resume=True) as loop:
+        assert type(list(loop)[-1]).__name__ == "LoopApproved"
+    assert list(project.backlog.iterdir()) == []
+    assert [path.read_text() for path in project.archive.iterdir()] == ["do it"]
 
 
 def test_an_error_in_the_scripts_own_block_ends_the_loop_and_comes_out(house: House) -> None:
