@@ -111,8 +111,8 @@ class Config(_Section, frozen=True, kw_only=True):
     notify: Notify = Notify()
 
     def backend(self, role: Role) -> BackendName:
-        """The backend that plays `role`."""
-        chosen: BackendName | None = getattr(self.agents, role.value)
+        """The backend that plays `role`; roles that `agents` does not name are `agent`'s."""
+        chosen: BackendName | None = getattr(self.agents, role.value, None)
         return chosen or self.agent
 
 

@@ -109,16 +109,17 @@ async def open_desk(
     `hurry` cuts the time short that agents have to stop.
     """
     config = load(project.config_file)
-    agents = {role: backend(config.backend(role)) for role in Role}
+    backends = {role: backend(config.backend(role)) for role in Role}
     project.prepare()
     marker = uuid7().replace("-", "")
     with lock(project, command, marker) as former:
         archived_before = _clear_up(project, former)
         children = Children(marker=marker, hurry=hurry)
+        agents = {role: HeadlessAgent(chosen, children) for role, chosen in backends.items()}
         workshop = Workshop(
             project=project,
             config=config,
-            agent=lambda role: HeadlessAgent(agents[role], children),
+            agent=lambda role: agents[role],
             commands=ShellCommands(children, project.root),
             git=Git(project.root, children, project.wip),
             now=lambda: datetime.now(UTC),

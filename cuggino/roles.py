@@ -18,10 +18,16 @@ from cuggino.events import (
 
 
 class Role(StrEnum):
+    """The first four are the loop's and the watch's; a worker does one task in a sandbox, an evaluator says what
+    that task needs, a triage says why a check has failed."""
+
     PLANNER = "planner"
     IMPLEMENTER = "implementer"
     REVIEWER = "reviewer"
     AUDIT = "audit"
+    WORKER = "worker"
+    EVALUATOR = "evaluator"
+    TRIAGE = "triage"
 
     @property
     def markers(self) -> tuple[type[LlmMarkerEvent], ...]:
@@ -31,7 +37,7 @@ class Role(StrEnum):
     @property
     def read_only(self) -> bool:
         """Held to reading, by the backend's permissions, but for the paths that it is given to write."""
-        return self in (Role.REVIEWER, Role.AUDIT)
+        return self in (Role.REVIEWER, Role.AUDIT, Role.EVALUATOR, Role.TRIAGE)
 
 
 _MARKERS: dict[Role, tuple[type[LlmMarkerEvent], ...]] = {
@@ -39,4 +45,7 @@ _MARKERS: dict[Role, tuple[type[LlmMarkerEvent], ...]] = {
     Role.IMPLEMENTER: (Note, Progress, Done, SpecIssue),
     Role.REVIEWER: (Approved, RequestChanges, SpecIssue),
     Role.AUDIT: (ToBeDiscussed,),
+    Role.WORKER: (),
+    Role.EVALUATOR: (),
+    Role.TRIAGE: (),
 }

@@ -14,6 +14,7 @@ import msgspec
 
 from cuggino.errors import LlmSessionError
 from cuggino.events import LlmAgentEvent, Send, UsageReport
+from cuggino.manifest import Permits
 from cuggino.roles import Role
 
 
@@ -41,10 +42,16 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget_usd: float | None = None
     environment: Mapping[str, str] | None = None
     """The whole environment; None inherits cuggino's own."""
+    permits: Permits | None = None
+    """A sandbox's rules, which become the program's own permission settings; None: outside of a sandbox."""
+    foreign: bool = False
+    """The project is other people's: none of the agent settings, hooks or instructions that lie in it are used."""
+    launcher: tuple[str, ...] = ()
+    """A command in front of the program's own (a jail, another machine), in which the program is looked up."""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """A use of a tool that the agent's own permissions denied."""
+    """A use of a tool that the agent's own permissions denied, in the program's own names."""
 
     tool: str
     input: Any = None
@@ -125,6 +132,11 @@ class Decoder(Protocol):
         """What this run has used, as far as the program has told."""
         ...
 
+    @property
+    def session_id(self) -> str | None:
+        """The program's own name of the conversation, as soon as it has told it."""
+        ...
+
     def feed(self, line: bytes) -> Sequence[Decoded]:
         """One line, without its line feed. A line that is no JSON is told once, then passed over."""
         ...
@@ -148,8 +160,19 @@ class Backend(Protocol):
         """What a person does when the program is missing."""
         ...
 
+    @property
+    def login_environment(self) -> tuple[str, ...]:
+        """Patterns (fnmatch) of the variables that its login and its provider's address may need, for an environment
+        that is built and not inherited."""
+        ...
+
     def launch(self, options: AgentOptions) -> Launch: ...
 
     def launch_interactive(self, options: AgentOptions) -> Launch: ...
 
     def decoder(self, options: AgentOptions) -> Decoder: ...
+
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:
+        """The files and folders in which the program remembers this conversation, to be removed when nobody will
+        go on with it. Reads names only. Empty where the program keeps them together with others'."""
+        ...

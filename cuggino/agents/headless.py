@@ -6,19 +6,36 @@ marker parser are pure machines that this task feeds, and what they find goes st
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import trio
 
-from cuggino.agents.agent import AgentOptions, AgentResult, Backend, Decoded, Launch, MessageEnd, SignOfLife, Text
+from cuggino.agents.agent import (
+    AgentOptions,
+    AgentResult,
+    Backend,
+    Decoded,
+    Decoder,
+    Launch,
+    MessageEnd,
+    SignOfLife,
+    Text,
+)
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
 from cuggino.markers import MarkerParser
-from cuggino.process.children import Children, Command
-from cuggino.process.follow import Lines, follow
+from cuggino.process.children import Child, Children, Command
+from cuggino.process.follow import Following, Lines
+
+LAST_WORDS = 1.0
+"""Seconds in which what a stopped agent has still printed is read and sent."""
 
 PING_INTERVAL = 0.1
 """Seconds between two PingEvents at the least."""
@@ -33,6 +50,8 @@ class HeadlessAgent:
     def __init__(self, backend: Backend, children: Children) -> None:
         self._backend = backend
         self._children = children
+        self._conversations: dict[str, str] = {}
+        """The caller's names of conversations → the program's own, which not every program lets choose."""
 
     @property
     def name(self) -> str:
@@ -40,11 +59,13 @@ class HeadlessAgent:
 
     async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
         """See `Agent.spawn`."""
+        if (resumed := options.resume_session_id) is not None:
+            options = msgspec.structs.replace(options, resume_session_id=self._conversations.get(resumed, resumed))
         launch = self._backend.launch(options)
         environment = _environment(launch, options.environment)
         errors = options.output.with_name(options.output.name + ".err")
         command = Command(
-            argv=(_find(self._backend, launch, environment), *launch.argv[1:]),
+            argv=_command_line(self._backend, launch, environment, options.launcher),
             cwd=options.cwd,
             environment=environment,
             stdin=launch.stdin,
@@ -52,32 +73,28 @@ class HeadlessAgent:
             stderr=errors,
         )
         decoder = self._backend.decoder(options)
-        stream = _Stream(MarkerParser(options.role.markers), send)
-
-        async def feed(chunk: bytes) -> None:
-            for line in lines.feed(chunk):
-                await stream.take(decoder.feed(line))
-                if decoder.failure is not None:
-                    raise decoder.failure
-
-        lines = Lines()
-        started = False
+        stream = _Stream(decoder, MarkerParser(options.role.markers), send)
+        output = Following(options.output)
+        child: Child | None = None
         try:
             try:
                 async with self._children.start(command) as child:
-                    started = True
-                    await follow(options.output, child.gone, feed)
+                    await output.until(child.gone, stream.read)
                     status = await child.wait()
             except OSError as error:
-                if started:
+                if child is not None:
                     raise
                 raise self._not_started(error) from error
-            if rest := lines.rest():
-                await stream.take(decoder.feed(rest))
             await stream.end()
         finally:
+            if child is not None and trio.current_effective_deadline() == -math.inf:  # stopped in the middle
+                with trio.move_on_after(LAST_WORDS, shield=True), suppress(LlmSessionError):
+                    await output.until(child.gone, stream.read)
+                    await stream.end(torn=True)
+            if decoder.session_id is not None and options.session_id is not None:
+                self._conversations[options.session_id] = decoder.session_id
             if decoder.usage is not None:
-                with trio.move_on_after(1, shield=True):
+                with trio.move_on_after(LAST_WORDS, shield=True):
                     await send(decoder.usage)
         return decoder.finish(status, _tail(errors))
 
@@ -101,44 +118,65 @@ class HeadlessAgent:
 
 
 class _Stream:
-    """What a decoder says → events, sent in order, signs of life thinned.
+    """An agent's bytes → events, sent in order, signs of life thinned.
 
     What a message's text says is certain only at the message's end. Tools that it uses after some text are
-    told after that text all the same, though some have run by then.
+    told after that text all the same, though some have run by then. Cancelled, it can be read on: a line is
+    decoded once, and an event that was being sent is not sent again.
     """
 
-    def __init__(self, parser: MarkerParser, send: Send) -> None:
+    def __init__(self, decoder: Decoder, parser: MarkerParser, send: Send) -> None:
+        self._decoder = decoder
         self._parser = parser
         self._send = send
+        self._lines = Lines()
+        self._undecoded: deque[bytes] = deque()
+        self._unsent: deque[Event] = deque()
         self._next_ping = 0.0
         self._in_text = False
         self._behind_text: list[Event] = []
 
-    async def take(self, decoded: Sequence[Decoded]) -> None:
-        for item in decoded:
-            if isinstance(item, ToolCall | ToolResult) and self._in_text:
-                self._behind_text.append(item)
-            elif isinstance(item, Event):
-                await self._send(item)
-            elif isinstance(item, Text):
-                self._in_text = True
-                await self._send_all(self._parser.feed(item.text))
-            elif isinstance(item, MessageEnd):
-                await self.end()
-            elif isinstance(item, SignOfLife):
-                now = trio.current_time()
-                if now >= self._next_ping:
-                    self._next_ping = now + PING_INTERVAL
-                    await self._send(PingEvent())
+    async def read(self, chunk: bytes) -> None:
+        """Raises the decoder's failure as soon as there is one."""
+        self._undecoded += self._lines.feed(chunk)
+        await self._send_all()
+        while self._undecoded:
+            for item in self._decoder.feed(self._undecoded.popleft()):
+                self._take(item)
+            await self._send_all()
+            if self._decoder.failure is not None:
+                raise self._decoder.failure
 
-    async def end(self) -> None:
-        await self._send_all(self._parser.end())
+    async def end(self, *, torn: bool = False) -> None:
+        """Nothing more will come. `torn`: the program was stopped, and what it left of a line is no line."""
+        await self.read(b"\n" if self._lines.rest() and not torn else b"")
+        self._end_message()
+        await self._send_all()
+
+    def _take(self, item: Decoded) -> None:
+        if isinstance(item, ToolCall | ToolResult) and self._in_text:
+            self._behind_text.append(item)
+        elif isinstance(item, Event):
+            self._unsent.append(item)
+        elif isinstance(item, Text):
+            self._in_text = True
+            self._unsent += self._parser.feed(item.text)
+        elif isinstance(item, MessageEnd):
+            self._end_message()
+        elif isinstance(item, SignOfLife):
+            now = trio.current_time()
+            if now >= self._next_ping:
+                self._next_ping = now + PING_INTERVAL
+                self._unsent.append(PingEvent())
+
+    def _end_message(self) -> None:
+        self._unsent += self._parser.end()
         behind, self._behind_text, self._in_text = self._behind_text, [], False
-        await self._send_all(behind)
+        self._unsent += behind
 
-    async def _send_all(self, events: Sequence[Event]) -> None:
-        for event in events:
-            await self._send(event)
+    async def _send_all(self) -> None:
+        while self._unsent:
+            await self._send(self._unsent.popleft())
 
 
 def _environment(launch: Launch, inherited: Mapping[str, str] | None) -> dict[str, str]:
@@ -149,6 +187,15 @@ def _environment(launch: Launch, inherited: Mapping[str, str] | None) -> dict[st
         else:
             environment[name] = value
     return environment
+
+
+def _command_line(
+    backend: Backend, launch: Launch, environment: Mapping[str, str], launcher: Sequence[str]
+) -> tuple[str, ...]:
+    """Behind a launcher the program is named and not looked up: it is not this machine's, perhaps."""
+    if launcher:
+        return (*launcher, *launch.argv)
+    return (_find(backend, launch, environment), *launch.argv[1:])
 
 
 def _find(backend: Backend, launch: Launch, environment: Mapping[str, str]) -> str:

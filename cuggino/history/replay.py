@@ -13,7 +13,7 @@ from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import choose, recall
 from cuggino.output.hub import Display
 from cuggino.output.terminal import open_display
-from cuggino.process.follow import Lines, follow
+from cuggino.process.follow import Following, Lines
 from cuggino.project import Project
 from cuggino.signals import Stop, owning_signals
 
@@ -79,7 +79,7 @@ async def _show(path: Path, session: str | None, display: Display, *, growing_in
             await display.show(known, b"".join(raw + b"\n" for raw in kept))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, path, gone, feed)
+        nursery.start_soon(Following(path).until, gone, feed)
         while growing_in is not None and growing(growing_in, owner_of_lock(growing_in)) == path:  # noqa: ASYNC110
             await trio.sleep(LOOK)
         gone.set()

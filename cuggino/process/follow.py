@@ -18,47 +18,55 @@ FIRST_DELAY = 0.02
 LAST_DELAY = 0.5
 
 
-async def follow(path: Path, gone: trio.Event, feed: Callable[[bytes], Awaitable[None]]) -> None:
-    """Feed every byte of a growing file, in order, and return when `gone` is set and it is read to its end.
+class Following:
+    """Reads one growing file, once from its beginning to its end, in as many calls as it takes."""
 
-    Its end is the size that it has when `gone` is seen: nobody can keep this going by writing more. A
-    file that does not exist yet is waited for. New bytes are seen within 20 ms while they keep coming, and
-    within 500 ms after a long silence; `gone` is seen at once. A file that shrinks was truncated by
-    somebody: its new content is read from its beginning, after a line feed if a line was torn.
-    At most 256 KiB are fed at a time, with a checkpoint each.
-    """
-    delay = FIRST_DELAY
-    file: int | None = None
-    offset = 0
-    end = sys.maxsize
-    torn = False
-    try:
-        while True:
-            last = gone.is_set()  # before the look at the file: what was written until then is seen
-            file = _open(path) if file is None else file
-            size = 0 if file is None else os.fstat(file).st_size
-            if last:
-                end = min(end, size)
-            if size < offset:
-                offset = 0
-                if torn:
-                    torn = False
-                    await feed(b"\n")
-            if file is not None and (chunk := os.pread(file, min(CHUNK, min(size, end) - offset), offset)):
-                offset += len(chunk)
-                torn = not chunk.endswith(b"\n")
-                delay = FIRST_DELAY
-                await trio.lowlevel.checkpoint()
-                await feed(chunk)
-            elif last:
-                return
-            else:
-                with trio.move_on_after(delay):
-                    await gone.wait()
-                delay = min(delay * 2, LAST_DELAY)
-    finally:
-        if file is not None:
-            os.close(file)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._torn = False
+
+    async def until(self, gone: trio.Event, feed: Callable[[bytes], Awaitable[None]]) -> None:
+        """Feed every byte that was not fed, in order, and return when `gone` is set and the file is read to its end.
+
+        Its end is the size that it has when `gone` is seen: nobody can keep this going by writing more. A
+        file that does not exist yet is waited for. New bytes are seen within 20 ms while they keep coming, and
+        within 500 ms after a long silence; `gone` is seen at once. A file that shrinks was truncated by
+        somebody: its new content is read from its beginning, after a line feed if a line was torn.
+        At most 256 KiB are fed at a time, with a checkpoint before each. Cancelled, another call goes on: what
+        was given to `feed` is not given again.
+        """
+        delay = FIRST_DELAY
+        file: int | None = None
+        end = sys.maxsize
+        try:
+            while True:
+                last = gone.is_set()  # before the look at the file: what was written until then is seen
+                file = _open(self._path) if file is None else file
+                size = 0 if file is None else os.fstat(file).st_size
+                if last:
+                    end = min(end, size)
+                if size < self._offset:
+                    self._offset = 0
+                    if self._torn:
+                        self._torn = False
+                        await feed(b"\n")
+                wanted = min(CHUNK, min(size, end) - self._offset)
+                if file is not None and (chunk := os.pread(file, wanted, self._offset)):
+                    delay = FIRST_DELAY
+                    await trio.lowlevel.checkpoint()
+                    self._offset += len(chunk)
+                    self._torn = not chunk.endswith(b"\n")
+                    await feed(chunk)
+                elif last:
+                    return
+                else:
+                    with trio.move_on_after(delay):
+                        await gone.wait()
+                    delay = min(delay * 2, LAST_DELAY)
+        finally:
+            if file is not None:
+                os.close(file)
 
 
 def _open(path: Path) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from cuggino.process.children import Children, Command
-from cuggino.process.follow import Lines, follow
+from cuggino.process.follow import Following, Lines
 
 
 class Reader:
@@ -31,7 +31,7 @@ class Reader:
         command = Command(argv=argv, cwd=self.path.parent, environment={"PATH": os.environ["PATH"]}, stdout=self.path)
         with trio.fail_after(10):
             async with Children(marker=str(uuid.uuid4())).start(command) as child:
-                await follow(self.path, child.gone, self.feed)
+                await Following(self.path).until(child.gone, self.feed)
                 assert child.gone.is_set()
 
 

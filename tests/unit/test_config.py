@@ -16,6 +16,7 @@ from cuggino.errors import ConfigError
 from cuggino.events import PrintableEvent
 from cuggino.roles import Role
 
+OF_THE_LOOP = [Role.PLANNER, Role.IMPLEMENTER, Role.REVIEWER, Role.AUDIT]
 WHERE = "/project/.cuggino.json"
 
 
@@ -108,11 +109,11 @@ def test_every_key_can_be_set() -> None:
         integrate="merge",
         repair_attempts=0,
     )
-    assert [config.backend(role) for role in Role] == ["claude", "codex", "codex", "gemini"]
+    assert [config.backend(role) for role in OF_THE_LOOP] == ["claude", "codex", "codex", "gemini"]
     assert decode(msgspec.json.encode(config), WHERE) == config
 
 
-@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("role", OF_THE_LOOP)
 @pytest.mark.parametrize("backend", get_args(BackendName))
 def test_each_role_can_have_each_backend(role: Role, backend: BackendName) -> None:
     config = decode(msgspec.json.encode({"agents": {role.value: backend}}), WHERE)

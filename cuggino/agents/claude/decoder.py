@@ -32,7 +32,7 @@ class ClaudeDecoder:
     def __init__(self) -> None:
         self.failure: LlmSessionError | None = None
         self.usage: UsageReport | None = None
-        self._session_id: str | None = None
+        self.session_id: str | None = None
         self._message: str | None = None
         """The id of the message whose text has not ended."""
         self._started = False
@@ -81,7 +81,7 @@ class ClaudeDecoder:
             raise did_not_end(exit_status, stderr)
         return AgentResult(
             exit_status=exit_status,
-            session_id=self._session_id,
+            session_id=self.session_id,
             usage=self.usage,
             denials=tuple(self._denials.values()),
             final_text=result.result or "",
@@ -118,7 +118,7 @@ class ClaudeDecoder:
     def _system(self, line: Line) -> Sequence[Decoded]:
         match line.subtype:
             case "init":
-                self._session_id = line.session_id
+                self.session_id = line.session_id
                 if self._started:  # a background task ended, and claude goes on in the same run
                     return ALIVE
                 self._started = True
@@ -145,7 +145,7 @@ class ClaudeDecoder:
         """A result. There is one for each time that claude came to rest; money and tokens count from the start."""
         ended = self._end_message()
         self._result = line
-        self._session_id = self._session_id or line.session_id
+        self.session_id = self.session_id or line.session_id
         for denied in line.permission_denials:
             self._denials[denied.tool_use_id] = Denial(tool=denied.tool_name, input=denied.tool_input)
         models = line.modelUsage.values()

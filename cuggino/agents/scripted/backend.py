@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from cuggino.agents.agent import AgentOptions, AgentResult, Decoded, Decoder, Launch
 from cuggino.agents.claude import ClaudeBackend
@@ -19,6 +20,8 @@ class ScriptedBackend:
     program = sys.executable
     install_advice = "It is a part of cuggino: install cuggino again."
 
+    login_environment = ("CUGGINO_SCRIPT",)
+
     def launch(self, options: AgentOptions) -> Launch:
         """The system prompt and the prompt go to stdin, one after the other."""
         argv = _common(options)
@@ -32,6 +35,10 @@ class ScriptedBackend:
 
     def launch_interactive(self, options: AgentOptions) -> Launch:
         return Launch(argv=(*_common(options), "--interactive", f"--prompt={_prompt(options)}"))
+
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
+        """It remembers nothing."""
+        return ()
 
     def decoder(self, options: AgentOptions) -> Decoder:
         return _Decoder(ClaudeBackend().decoder(options))
@@ -50,6 +57,10 @@ class _Decoder:
     @property
     def usage(self) -> UsageReport | None:
         return self._claude.usage
+
+    @property
+    def session_id(self) -> str | None:
+        return self._claude.session_id
 
     def feed(self, line: bytes) -> Sequence[Decoded]:
         return [_own_name(item) for item in self._claude.feed(line)]

@@ -21,7 +21,7 @@ first step to its last, then the agent ends well, unless a step says otherwise::
       ]
     }
 
-Roles are those of the loop, and `interactive`, for the agent in a person's own terminal. Turns are taken in
+Roles are those of cuggino, and `interactive`, for the agent in a person's own terminal. Turns are taken in
 order: the first whose conditions (`when`) hold and that was not played `times` times yet (default 1; 0: any
 number). Conditions are `exists` and `missing` (a path or several), `contains` (what the prompt must hold, one
 text or several; the system prompt belongs to it) and `resumed` (whether the agent goes on with a conversation).
@@ -48,7 +48,7 @@ import msgspec
 from cuggino.agents.scripted.steps import AnyStep
 from cuggino.errors import CugginoError
 
-ROLES = ("planner", "implementer", "reviewer", "audit", "interactive")
+ROLES = ("planner", "implementer", "reviewer", "audit", "worker", "evaluator", "triage", "interactive")
 
 OneOrMore: TypeAlias = str | list[str]
 
