@@ -50,6 +50,14 @@ class GitError(CugginoError):
     """git refused; the message holds git's own words."""
 
 
+class GitHubError(CugginoError):
+    """GitHub, or the person's `gh`, could not be asked, or refused; the message holds its own words."""
+
+
+class SandboxError(CugginoError):
+    """A sandbox could not be made, or its work not brought home; what there is of it is kept."""
+
+
 class SessionNotFound(CugginoError):
     """There is no such session to go on with."""
 

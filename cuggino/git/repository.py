@@ -19,21 +19,12 @@ from subprocess import CompletedProcess
 import trio
 
 from cuggino.errors import GitError
+from cuggino.git.run import cannot_run, git_environment, git_output, refusal, run_git
 from cuggino.process.children import Children, Command
 from cuggino.project import STATE_NAME, uuid7
 
 DEFAULT_MESSAGE = "Work done with cuggino"
 
-# What ties git to another repository than the one at the project root (as in a hook of that one), and what
-# gives pathspecs another meaning than ours.
-_NOT_INHERITED = frozenset(
-    f"GIT_{name}"
-    for name in (
-        *("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR"),
-        *("NAMESPACE", "PREFIX", "LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS"),
-    )
-)
-_WORDS_KEPT = 8000
 _NO_DAEMON = ("-c", "core.fsmonitor=false")
 _FOR_COMMITS = ("-c", "gc.autoDetach=false", "-c", "maintenance.autoDetach=false", "-c", "i18n.commitEncoding=utf-8")
 _FAST = ("-c", "core.looseCompression=0", "-c", "core.fsync=none", "-c", "core.splitIndex=false")
@@ -90,7 +81,7 @@ class Git:
         if compared.returncode == 0:
             return None
         if compared.returncode != 1:
-            raise _refusal(compared.returncode, compared.stdout + compared.stderr)
+            raise refusal(compared.returncode, compared.stdout + compared.stderr)
         text = message.replace("\0", "")
         text = text if text.strip() else DEFAULT_MESSAGE
         await self._commit_staged(text.encode("utf-8", "backslashreplace"), paths)
@@ -129,7 +120,7 @@ class Git:
             }
             added = await self._run((*_NO_DAEMON, *_FAST, "add", "--all", "--ignore-errors", *paths), environment)
             if added.returncode not in (0, 1):  # 1: single files that cannot be read are left as they were
-                raise _refusal(added.returncode, added.stderr)
+                raise refusal(added.returncode, added.stderr)
             entries = await self._read("ls-files", "--stage", "-z", *paths, environment=environment)
         return hashlib.sha256(entries).hexdigest()
 
@@ -148,9 +139,9 @@ class Git:
             async with self._children.start(command) as child:
                 status = await child.wait()
             if status != 0:
-                raise _refusal(status, output.read_bytes())
+                raise refusal(status, output.read_bytes())
         except OSError as error:
-            raise _cannot_run(error, self._root) from error
+            raise cannot_run(error, self._root) from error
         finally:
             output.unlink(missing_ok=True)
 
@@ -161,26 +152,12 @@ class Git:
     async def _checked(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, stdin: bytes = b""
     ) -> bytes:
-        done = await self._run(arguments, environment, stdin)
-        if done.returncode != 0:
-            raise _refusal(done.returncode, done.stdout + done.stderr)
-        return done.stdout
+        return await git_output(self._root, *arguments, environment=environment, stdin=stdin)
 
     async def _run(
-        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, stdin: bytes = b""
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> CompletedProcess[bytes]:
-        try:
-            return await trio.run_process(
-                ["git", *arguments],
-                stdin=stdin,
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-                cwd=self._root,
-                env={**git_environment(), **(environment or {})},
-            )
-        except OSError as error:
-            raise _cannot_run(error, self._root) from error
+        return await run_git(self._root, *arguments, environment=environment)
 
     def _paths(self, exclude: Sequence[Path]) -> list[str]:
         """Arguments that limit a command to what is below the root and not excluded.
@@ -206,26 +183,6 @@ class Git:
                 if relative.split("/")[0] not in (".", ".."):
                     found.add(relative)
         return sorted(found)
-
-
-def git_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    return {**kept, "GIT_TERMINAL_PROMPT": "0"}
-
-
-def _refusal(status: int, output: bytes) -> GitError:
-    words = output.decode(errors="backslashreplace").strip()
-    if len(words) > _WORDS_KEPT:
-        words = f"…{words[-_WORDS_KEPT:]}"
-    return GitError(words or f"git ended with status {status} and said nothing.")
-
-
-def _cannot_run(error: OSError, root: Path) -> GitError:
-    if not root.is_dir():
-        return GitError(f"{root} is no folder any more.")
-    if isinstance(error, FileNotFoundError):
-        return GitError("There is no git on this machine.", advice="Install it (git-scm.com), or set commit to false.")
-    return GitError(f"git cannot be run: {error.strerror or error}.")
 
 
 def _walk_fingerprint(root: Path, left_out: set[str]) -> str:

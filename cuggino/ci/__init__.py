@@ -1,0 +1,1 @@
+"""A pull request, watched until it is green, merged or closed."""

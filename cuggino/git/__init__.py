@@ -1,0 +1,6 @@
+"""git, typed: what cuggino asks of it, and how it is run."""
+
+from cuggino.git.repository import DEFAULT_MESSAGE, Git
+from cuggino.git.run import git_environment, git_output, run_git
+
+__all__ = ["DEFAULT_MESSAGE", "Git", "git_environment", "git_output", "run_git"]

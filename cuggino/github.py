@@ -1,0 +1,1 @@
+"""The person's own `gh`, asked for one thing at a time."""

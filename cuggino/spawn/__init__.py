@@ -1,0 +1,1 @@
+"""One task in a sandbox: evaluate, provision, execute, monitor, recover, integrate, report."""
