@@ -4,7 +4,10 @@ set positional-arguments
 
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 
-claude_version := "2.1.197"
+# The agents that the end-to-end tests run, and GitHub's public schema, all installed at once: npm removes what a later
+# install does not name
+programs := "@anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33"
+schema := "@octokit/graphql-schema@15.26.1"
 
 [private]
 default:
@@ -38,8 +41,8 @@ type: setup
 # All that a change must pass, but for the end-to-end tests
 check: test lint type
 
-# The tests against the real claude (into .tools, with npm), talking to a server on this machine only
-e2e *arguments: setup _claude
+# The tests against the agents' real programs (into .tools, with npm), talking to servers on this machine only
+e2e *arguments: setup _programs
     CUGGINO_E2E=1 pytest tests/e2e "$@"
 
 # What it costs: a table of ratios, each measured here and now
@@ -58,12 +61,12 @@ docs *arguments: setup
     pytest tests/docs "$@"
 
 [private]
-_claude:
-    @grep -qs '"version": "{{ claude_version }}"' .tools/node_modules/@anthropic-ai/claude-code/package.json || { \
+_programs:
+    @test "$(cat .tools/installed 2>/dev/null)" = "{{ programs }} {{ schema }}" || { \
         command -v npm >/dev/null || { \
-            echo "The end-to-end tests install claude with npm, and npm is not in PATH." \
-                "Install Node.js (Debian: apt-get install npm; macOS: brew install node), then run this again." >&2; \
+            echo "The end-to-end tests install the agents with npm, and npm is not in PATH." \
+                "Install Node.js 20 or later (Debian: apt-get install npm; macOS: brew install node), then run this again." >&2; \
             exit 1; }; \
-        echo "Installing claude {{ claude_version }} into .tools" >&2 && \
-        npm install --loglevel=error --no-fund --no-audit --prefix .tools --no-save --ignore-scripts \
-            @anthropic-ai/claude-code@{{ claude_version }}; }
+        echo "Installing {{ programs }} into .tools" >&2 && \
+        npm install --loglevel=error --no-fund --no-audit --prefix .tools --no-save --ignore-scripts {{ programs }} {{ schema }} && \
+        echo "{{ programs }} {{ schema }}" > .tools/installed; }

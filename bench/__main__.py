@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from bench import agent_output, commands, hostile, rendering, watch
+from bench import agent_output, commands, hostile, rendering, spawn, watch
 from bench.measure import Row
 
 MEASUREMENTS: dict[str, Callable[[int], list[Row]]] = {
@@ -13,6 +13,7 @@ MEASUREMENTS: dict[str, Callable[[int], list[Row]]] = {
     "rendering": rendering.rows,
     "hostile": hostile.rows,
     "watch": watch.rows,
+    "spawn": spawn.rows,
     "output": agent_output.rows,
 }
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 
 import trio
@@ -32,7 +33,7 @@ from cuggino.events import (
     Send,
 )
 from cuggino.git import Git
-from cuggino.lock import Owner, lock
+from cuggino.lock import Owner, lock, read_owner
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import Workshop, run_loop
 from cuggino.loop.session import Session, finish, stored
@@ -49,9 +50,17 @@ class Desk:
     """Made by `open_desk`."""
 
     def __init__(
-        self, workshop: Workshop, hub: Hub, tally: Tally, notify: Offer, archived_before: tuple[str, ...]
+        self,
+        workshop: Workshop,
+        children: Children,
+        hub: Hub,
+        tally: Tally,
+        notify: Offer,
+        archived_before: tuple[str, ...],
     ) -> None:
         self.workshop = workshop
+        self.children = children
+        """Who owns the processes that are started here."""
         self.archived_before = archived_before
         """Backlog items that a command that died had finished; they were archived when this one began."""
         self.unfinished: Session | None = None
@@ -100,20 +109,28 @@ def exit_code(last: LoopTerminalEvent) -> int:
 
 @asynccontextmanager
 async def open_desk(
-    project: Project, command: str, display: Display, tally: Tally, hurry: trio.Event
+    project: Project,
+    command: str,
+    display: Display,
+    tally: Tally,
+    hurry: trio.Event,
+    *,
+    beside: Path | None = None,
 ) -> AsyncIterator[Desk]:
     """Work in a project for the length of the block, alone.
 
     Raises ConfigError before anything is started, LockedError when another command works here. First it
     clears up what a command that died has left. After the block no process that was started in it is alive.
-    `hurry` cuts the time short that agents have to stop.
+    `hurry` cuts the time short that agents have to stop. `beside` is the lock of a command that does not
+    work in the person's own tree, so that others may work there meanwhile.
     """
     config = load(project.config_file)
     backends = {role: backend(config.backend(role)) for role in Role}
     project.prepare()
     marker = uuid7().replace("-", "")
-    with lock(project, command, marker) as former:
-        archived_before = _clear_up(project, former)
+    with lock(project, command, marker, file=beside) as former:
+        _sweep_dead(project, former)
+        archived_before = () if beside is not None else _clear_up(project)
         children = Children(marker=marker, hurry=hurry)
         agents = {role: HeadlessAgent(chosen, children) for role, chosen in backends.items()}
         workshop = Workshop(
@@ -129,16 +146,22 @@ async def open_desk(
             async with open_hub(log=log, display=display) as hub:
                 told = Children(marker=marker, hurry=hurry, grace=GRACE)
                 async with open_notifier(config.notify, project, told, hub.sender(None), hurry) as notify:
-                    yield Desk(workshop, hub, tally, notify, archived_before)
+                    yield Desk(workshop, children, hub, tally, notify, archived_before)
 
 
-def _clear_up(project: Project, former: Owner | None) -> tuple[str, ...]:
-    """What a command that died left behind: its processes, sessions that were over, torn temporary files, old logs.
+def _sweep_dead(project: Project, former: Owner | None) -> None:
+    """End the processes that commands that died have left: the former owner of our lock, and those beside it."""
+    beside = [*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")]
+    for owner in (former, *(read_owner(project, file=path) for path in beside)):
+        if owner is not None and not owner.lives():
+            sweep(owner.marker)
+
+
+def _clear_up(project: Project) -> tuple[str, ...]:
+    """What a command that died left behind: sessions that were over, torn temporary files, old logs.
 
     Returns the backlog items that it had finished and not archived.
     """
-    if former is not None:
-        sweep(former.marker)
     finished = [finish(project, session) for session in stored(project) if session.state.ended is not None]
     for folder in (project.state_dir, project.spec_issues, project.tbd):
         for path in folder.glob(".*.tmp"):  # torn by a kill

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import trio
 
 from cuggino.desk import Desk, open_desk
 from cuggino.loop.session import Session
+from cuggino.output.page import Page
 from cuggino.output.summary import Tally, render_summary
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
@@ -27,10 +29,13 @@ async def in_foreground(
     *,
     as_json: bool,
     drains: bool = False,
+    beside: Path | None = None,
+    last_words: Callable[[Page], Sequence[str]] | None = None,
 ) -> int:
     """Do the work of the command `name` in a project; returns its exit code.
 
-    Raises as `open_desk`. A signal cancels the work; then the code is 128 and the signal's number. However it
+    Raises as `open_desk`, which `beside` is for. When all is over `last_words` are said, or else the loops' summary.
+    A signal cancels the work; then the code is 128 and the signal's number. However it
     ends, no process that it started is alive.
     """
     with open_display(as_json=as_json) as display:
@@ -46,13 +51,13 @@ async def in_foreground(
         started = trio.current_time()
         async with owning_signals(stop):
             with stop.interrupted:
-                async with open_desk(project, f"cuggino {name}", display, tally, stop.hurry) as desk:
+                async with open_desk(project, f"cuggino {name}", display, tally, stop.hurry, beside=beside) as desk:
                     try:
                         code = await work(desk, stop)
                     finally:
                         unfinished = desk.unfinished
             summary = tally.summary(seconds=trio.current_time() - started)
-            await display.say(lambda page: render_summary(summary, page))
+            await display.say(last_words or (lambda page: render_summary(summary, page)))
             if unfinished is not None:
                 await display.warn(f"The session is kept. To go on with it: cuggino run --resume {unfinished.id}")
         if stop.signal is not None and stop.stage >= Stage.INTERRUPT:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -33,28 +34,31 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @contextmanager
-def lock(project: Project, command: str, marker: str) -> Iterator[Owner | None]:
+def lock(project: Project, command: str, marker: str, *, file: Path | None = None) -> Iterator[Owner | None]:
     """Hold the project's lock for the block. Never waits: LockedError names the one that works here.
+
+    `file` is another lock of the project than the one for its working tree: that of a sandbox, say.
 
     Yields the former owner if it died without leaving the block: what carries its marker is to be swept.
     The file is never removed or renamed, so that two processes cannot hold locks of two files with one name.
     """
+    path = project.lock_file if file is None else file
     try:
-        descriptor = os.open(project.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StorageError(f"{project.lock_file} cannot be opened: {error.strerror}.") from error
+        raise StorageError(f"{path} cannot be opened: {error.strerror}.") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _locked(project, _read(descriptor)) from error
         except OSError as error:
-            raise StorageError(f"{project.lock_file} cannot be locked: {error.strerror}.") from error
+            raise StorageError(f"{path} cannot be locked: {error.strerror}.") from error
         former = _read(descriptor)
         try:
             _write_ours(descriptor, command, marker)
         except OSError as error:
-            raise StorageError(f"{project.lock_file} cannot be written: {error.strerror}.") from error
+            raise StorageError(f"{path} cannot be written: {error.strerror}.") from error
         try:
             yield former
         finally:
@@ -63,14 +67,15 @@ def lock(project: Project, command: str, marker: str) -> Iterator[Owner | None]:
         os.close(descriptor)
 
 
-def read_owner(project: Project) -> Owner | None:
+def read_owner(project: Project, *, file: Path | None = None) -> Owner | None:
     """Who holds the lock, or left it behind (`Owner.lives` tells). Only reads; None while it is being written."""
+    path = project.lock_file if file is None else file
     try:
-        descriptor = os.open(project.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError(f"{project.lock_file} cannot be read: {error.strerror}.") from error
+        raise StorageError(f"{path} cannot be read: {error.strerror}.") from error
     try:
         return _read(descriptor)
     finally:

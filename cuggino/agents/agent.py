@@ -112,11 +112,15 @@ Decoded: TypeAlias = Text | MessageEnd | SignOfLife | LlmAgentEvent
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is started. `environment` is laid over the inherited one; None takes a name out."""
+    """How a program is started. `environment` is laid over the inherited one; None takes a name out.
+
+    `files` are there for the length of the run, 0600: settings that the program takes from nowhere else.
+    """
 
     argv: tuple[str, ...]
     stdin: bytes = b""
     environment: Mapping[str, str | None] = {}
+    files: Mapping[Path, str] = {}
 
 
 class Decoder(Protocol):

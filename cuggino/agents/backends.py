@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from cuggino.agents.agent import Backend
 from cuggino.config import BackendName
-from cuggino.errors import ConfigError
 
 
 def backend(name: BackendName) -> Backend:
-    """The backend of this name. Raises ConfigError for one that this version cannot start."""
+    """The backend of this name."""
     match name:
         case "claude":
             from cuggino.agents.claude import ClaudeBackend
 
             return ClaudeBackend()
+        case "codex":
+            from cuggino.agents.codex import CodexBackend
+
+            return CodexBackend()
+        case "gemini":
+            from cuggino.agents.gemini import GeminiBackend
+
+            return GeminiBackend()
+        case "opencode":
+            from cuggino.agents.opencode import OpencodeBackend
+
+            return OpencodeBackend()
         case "scripted":
             from cuggino.agents.scripted.backend import ScriptedBackend
 
             return ScriptedBackend()
-        case _:
-            raise ConfigError(
-                f"The agent `{name}` cannot be started by this version of cuggino.",
-                advice="Set `agent` in .cuggino.json to `claude` or `scripted`.",
-            )

@@ -33,6 +33,7 @@ from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
 from cuggino.markers import MarkerParser
 from cuggino.process.children import Child, Children, Command
 from cuggino.process.follow import Following, Lines
+from cuggino.project import write_whole
 
 LAST_WORDS = 1.0
 """Seconds in which what a stopped agent has still printed is read and sent."""
@@ -78,6 +79,8 @@ class HeadlessAgent:
         child: Child | None = None
         try:
             try:
+                for path, text in launch.files.items():
+                    write_whole(path, text)
                 async with self._children.start(command) as child:
                     await output.until(child.gone, stream.read)
                     status = await child.wait()
@@ -87,6 +90,8 @@ class HeadlessAgent:
                 raise self._not_started(error) from error
             await stream.end()
         finally:
+            for path in launch.files:
+                path.unlink(missing_ok=True)
             if child is not None and trio.current_effective_deadline() == -math.inf:  # stopped in the middle
                 with trio.move_on_after(LAST_WORDS, shield=True), suppress(LlmSessionError):
                     await output.until(child.gone, stream.read)

@@ -13,6 +13,8 @@ _COMMANDS = {
     "plan": "Talk with an agent about what to build: specs and backlog items, never code.",
     "run": "Plan, implement and review one focus until the code matches the specs.",
     "watch": "Work through the backlog, one item after the other, and wait for more.",
+    "spawn": "Hand one task to an agent in a sandbox, and bring its work home.",
+    "ci": "Watch a pull request until it is green, merged or closed.",
     "status": "Show what is going on here, and what is to be done.",
     "log": "List past sessions, or show one again.",
     "backlog": "List, show and add what is to be done.",

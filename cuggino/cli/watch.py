@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from cuggino.agents.backends import backend
 from cuggino.desk import Desk
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
 from cuggino.signals import Stop
+from cuggino.watch.item import Process, process
 from cuggino.watch.watch import run_watch
 
 
@@ -22,7 +25,7 @@ async def watch(
     jobs: int = 1,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
-    """Work through the backlog, one item after the other, and wait for more.
+    """Work through the backlog, and wait for more.
 
     Items are the files in `.cuggino/backlog/`, done in the order of their names; a finished one moves to
     `.cuggino/archive/`. A spec issue stops the work until a person has cleared it. Ctrl+C lets the running item
@@ -37,17 +40,14 @@ async def watch(
     until_idle
         End when nothing is ready, instead of waiting: 0; 4 with spec issues open; 1 with items set aside.
     jobs
-        Items that are worked on at a time. More than 1 needs sandboxes, which this version does not have.
+        Items that are worked on at a time. With more than 1 each is done in a sandbox of its own and then merged.
     json
         One event a line on stdout, as in the log, and nothing else.
     """
     if validate_every < 1:
         raise UsageError(f"--validate-every {validate_every}: it must be 1 or more.")
-    if jobs != 1:
-        raise UsageError(
-            f"--jobs {jobs}: this version works on one item at a time; more need sandboxes.",
-            advice="Leave --jobs out.",
-        )
+    if jobs < 1:
+        raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
 
     async def work(desk: Desk, stop: Stop) -> int:
         return await run_watch(
@@ -57,6 +57,18 @@ async def watch(
             every=validate_every,
             until_idle=until_idle,
             already_archived=desk.archived_before,
+            places=jobs,
+            process=process if jobs == 1 else _apart(desk),
         )
 
     return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
+
+
+def _apart(desk: Desk) -> Process:
+    """Each item in a sandbox of its own."""
+    from cuggino.watch.apart import Apart
+
+    config = desk.workshop.config
+    children = desk.children
+    apart = Apart(desk.workshop.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ))
+    return apart.process

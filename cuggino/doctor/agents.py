@@ -11,7 +11,6 @@ from cuggino.agents.diagnosis import Diagnosed, Symptom
 from cuggino.config import BackendName, Config
 from cuggino.doctor.finding import Finding, failure, ok, warning
 from cuggino.doctor.programs import PATIENCE, Programs
-from cuggino.errors import ConfigError
 from cuggino.roles import Role
 
 
@@ -21,10 +20,7 @@ def names(config: Config) -> list[BackendName]:
 
 
 async def agent(programs: Programs, name: BackendName) -> list[Finding]:
-    try:
-        chosen = backend(name)
-    except ConfigError as error:
-        return [failure(name, error.message, error.advice)]
+    chosen = backend(name)
     path = shutil.which(chosen.program, path=programs.environment.get("PATH"))
     if path is None:
         return [failure(name, f"the program `{chosen.program}` was not found in PATH", chosen.install_advice)]

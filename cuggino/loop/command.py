@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -45,11 +46,23 @@ class Commands(Protocol):
 
 
 class ShellCommands:
-    """With `/bin/sh -c`, in the project's root, each under a keeper."""
+    """With `/bin/sh -c`, in a project's root, each under a keeper.
 
-    def __init__(self, children: Children, cwd: Path) -> None:
+    In a sandbox they run behind its launcher and have its environment; None: cuggino's own.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        cwd: Path,
+        *,
+        launcher: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._children = children
         self._cwd = cwd
+        self._launcher = launcher
+        self._environment = environment
 
     async def run(self, command: str, output: Path, *, timeout: float | None) -> CommandResult:
         status: int | None = None
@@ -79,9 +92,9 @@ class ShellCommands:
     def _shell(self, command: str, output: Path, *, linger: bool) -> Command:
         output.unlink(missing_ok=True)
         return Command(
-            argv=("/bin/sh", "-c", command),
+            argv=(*self._launcher, "/bin/sh", "-c", command),
             cwd=self._cwd,
-            environment=dict(os.environ),
+            environment=dict(os.environ) if self._environment is None else self._environment,
             stdout=output,
             linger=linger,
         )

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cuggino import events
+from cuggino.output.ci import ci_lines
 from cuggino.output.page import (
     BOLD,
     BOLD_BLUE,
@@ -25,6 +26,7 @@ from cuggino.output.page import (
     SHOWN_LINES,
     Page,
 )
+from cuggino.output.spawn import spawn_lines
 from cuggino.output.text import duration, first_lines, shorten, visible
 from cuggino.output.watch import watch_lines
 
@@ -232,3 +234,13 @@ def _failed(event: events.LoopFailed, page: Page) -> list[str]:
 # ---- the watch --------------------------------------------------------------------------------
 
 shows(*events.WatchLoopEvent.__subclasses__())(watch_lines)
+
+
+# ---- sandboxes --------------------------------------------------------------------------------
+
+shows(*events.SpawnEvent.__subclasses__())(spawn_lines)
+
+
+# ---- pull requests ----------------------------------------------------------------------------
+
+shows(*events.CiEvent.__subclasses__())(ci_lines)

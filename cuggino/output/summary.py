@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -46,7 +48,7 @@ class Tally:
         self._completed = 0
         self._not_completed: dict[str, Literal["failed", "blocked"]] = {}
         self._iterations = self._tasks = self._commits = 0
-        self._implementing = False
+        self._implementing = 0
         self._usage: events.UsageReport | None = None
         self._cost_is_partial = False
 
@@ -55,9 +57,9 @@ class Tally:
             case events.IterationStart():
                 self._iterations += 1
             case events.ImplementingStart():
-                self._implementing = True
+                self._implementing += 1
             case events.Progress() | events.Done() if self._implementing:
-                self._implementing = False  # an implementer does one task; a marker after its last word is ignored
+                self._implementing -= 1  # an implementer does one task; a marker after its last word is ignored
                 self._tasks += 1
             case events.CommitPerformed():
                 self._commits += 1
@@ -109,6 +111,16 @@ def _sum(one: events.UsageReport, other: events.UsageReport) -> events.UsageRepo
         cache_creation_tokens=one.cache_creation_tokens + other.cache_creation_tokens,
         cost_usd=sum(costs) if costs else None,
     )
+
+
+def spent(reports: Sequence[events.UsageReport]) -> str:
+    """What several runs of agents have used together, in a line; empty if none told."""
+    if not reports:
+        return ""
+    used = reduce(_sum, reports)
+    partly = any(report.cost_usd is None for report in reports)
+    cost = "" if used.cost_usd is None else f"{'at least ' if partly else ''}${used.cost_usd:,.2f}, "
+    return f"{cost}tokens: {tokens(used)}"
 
 
 def render_summary(summary: RunSummary, page: Page) -> list[str]:

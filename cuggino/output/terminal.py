@@ -17,6 +17,8 @@ from cuggino.output.page import Page
 from cuggino.output.render import render
 from cuggino.output.status import activity, status
 from cuggino.output.stream import OutputClosed, Stream
+from cuggino.output.text import columns
+from cuggino.output.voices import Voices
 from cuggino.output.watch import needs_a_person
 
 TICK = 0.25
@@ -105,6 +107,7 @@ class Screen:
         self._live = live
         self._bell = bell and out.is_terminal
         self._columns = columns
+        self._voices = Voices()
         self._after_blank = True
         self._activity = ""
         self._shown_at = 0.0
@@ -127,7 +130,9 @@ class Screen:
         for line in lines:
             self._alive = True
             self._activity = activity(line.event, self._activity)
-            rows = render(line.event, width=width, colour=self._colour, at=line.at)
+            voice = self._voices.name(line)
+            rows = render(line.event, width=max(width - columns(voice), 1), colour=self._colour, at=line.at)
+            rows = [voice + row for row in rows if row] if voice else rows
             if rows:
                 text += rows[1:] if self._after_blank and not rows[0] else rows
                 self._after_blank = not rows[-1]

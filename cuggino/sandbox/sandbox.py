@@ -32,10 +32,20 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A clone of its own, for agents behind a launcher, and no worktree."""
     specs: str = ".specs"
     """The specs folder, relative to the project's root: copied in, and never brought home."""
+    copied: tuple[str, ...] = ()
+    """Files that git does not know and the work needs, relative to `folder`: copied in, and never brought home."""
     title: str = ""
+    item: str | None = None
+    """The backlog item that a watch works on here."""
     created_at: datetime
 
     @property
     def root(self) -> Path:
         """The project's root in the sandbox."""
         return self.folder / self.below
+
+    @property
+    def jail_home(self) -> Path:
+        """Beside the folder of a clone: what a launcher can show an agent as its home. What it remembers there is there
+        at the next attempt, and goes with the sandbox."""
+        return self.folder.with_name(f"{self.folder.name}.home")

@@ -23,8 +23,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the watch stands. `finished` counts archived and blocked items, `validated` what the last validation saw."""
+    """How the watch stands. `finished` counts archived and blocked items, `validated` what the last validation saw.
 
+    `places` is how many items may be worked on at a time, `active` how many are.
+    """
+
+    places: int = 1
+    active: int = 0
     until_idle: bool = False
     validates: bool = False
     every: int = 10
@@ -40,9 +45,13 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing can be done. `told` is the event of this state."""
+    """Nothing can be done. `told` is the event of this state; None while items are being worked on."""
 
-    told: WatchLoopEvent
+    told: WatchLoopEvent | None
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """Nothing new begins: wait until an item that is being worked on has come to its end."""
 
 
 class Take(msgspec.Struct, frozen=True):
@@ -62,14 +71,19 @@ class End(msgspec.Struct, frozen=True):
     exit_code: int
 
 
-Action: TypeAlias = Look | Wait | Take | Validate | End
+Action: TypeAlias = Look | Wait | Take | Finish | Validate | End
 
 _EXIT_CODES = {"validation-failed": 1, "poll-failed": 3, "setup-failed": 1}
 DRAINED = 130
 
 
 def decide(standing: Standing, known: Known | None) -> Action:
-    """What comes next. `known` is None where the folders were not looked at since something was done."""
+    """What comes next. `known` is None where the folders were not looked at since something was done.
+
+    What is being worked on is not among what is ready.
+    """
+    if standing.active and (standing.draining or standing.failure is not None):
+        return Finish()
     unvalidated = standing.validates and standing.finished > standing.validated
     if standing.failure in ("validation-failed", "setup-failed"):
         return End(standing.failure, _EXIT_CODES[standing.failure])
@@ -81,8 +95,10 @@ def decide(standing: Standing, known: Known | None) -> Action:
         return Validate()
     if known is None:
         return Look()
-    if known.spec_issues == 0 and known.ready:
+    if known.spec_issues == 0 and known.ready and standing.active < standing.places:
         return Take(known.ready[0])
+    if standing.active:
+        return Wait(None)
     if standing.until_idle:
         if unvalidated:
             return Validate()

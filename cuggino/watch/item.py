@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import Enum, auto
+from typing import TypeAlias
 
 from cuggino.backlog import Item, Removal, Unusable, archive, read_item
 from cuggino.errors import LlmSessionErrorKind, LoopError
@@ -43,6 +44,10 @@ class Result(Enum):
     CANNOT_WORK = auto()
 
 
+Process: TypeAlias = Callable[[Workshop, Ledger, str, Callable[[str | None], Send]], Awaitable[Result]]
+"""Who works on an item: `process`, or another with the same promises."""
+
+
 async def process(workshop: Workshop, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
     """Have the loop work on the item of this name; returns what became of it.
 
@@ -56,21 +61,21 @@ async def process(workshop: Workshop, ledger: Ledger, name: str, sender: Callabl
         await send(WatchItemNotRemoved(filename=name, reason="gone"))
         return Result.KEPT
     if isinstance(item, Unusable):
-        return await _block(ledger, item, item.reason, send)
-    session = _session_for(workshop, item)
+        return await block(ledger, item, item.reason, send)
+    session = session_for(workshop, item)
     try:
-        last = await _run_through(workshop, session, sender)
+        last = await run_through(workshop, session, sender)
     except LoopError as error:
         if error.kind is LlmSessionErrorKind.SETUP:
             return Result.CANNOT_WORK
-        return await _failed(workshop, ledger, item, error, send)
+        return await failed(workshop, ledger, item, error, send)
     if isinstance(last, LoopLimitReached):
-        return await _block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
+        return await block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
     ledger.forget(name)
     return await _leave(workshop, session, item, last, send)
 
 
-def _session_for(workshop: Workshop, item: Item) -> Session:
+def session_for(workshop: Workshop, item: Item) -> Session:
     """The item's unfinished session if it is about this content, else a new one. Older ones of the item go."""
     for session in stored(workshop.project):
         if session.state.backlog_file == item.name and session.state.ended is None:
@@ -81,7 +86,7 @@ def _session_for(workshop: Workshop, item: Item) -> Session:
     return Session.create(workshop.project, focus, backlog_file=item.name, backlog_hash=item.digest)
 
 
-async def _run_through(workshop: Workshop, session: Session, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
+async def run_through(workshop: Workshop, session: Session, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
     """The loop, gone on with for as long as only the provider is to blame."""
     outages = 0
     while True:
@@ -120,17 +125,17 @@ async def _leave(workshop: Workshop, session: Session, item: Item, last: LoopTer
     return Result.KEPT
 
 
-async def _failed(workshop: Workshop, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
+async def failed(workshop: Workshop, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
     attempt = ledger.failed(item.name, item.digest)
     retry_in = RETRIES[attempt - 1] if attempt <= len(RETRIES) else None
     await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))
     if retry_in is None:
-        return await _block(ledger, item, f"it failed {attempt} times: {error.message}", send)
+        return await block(ledger, item, f"it failed {attempt} times: {error.message}", send)
     await workshop.sleep(retry_in)
     return Result.KEPT
 
 
-async def _block(ledger: Ledger, item: Item | Unusable, reason: str, send: Send) -> Result:
+async def block(ledger: Ledger, item: Item | Unusable, reason: str, send: Send) -> Result:
     ledger.block(item.name, item.digest, reason)
     await send(WatchItemBlocked(filename=item.name, reason=reason))
     return Result.BLOCKED

@@ -61,6 +61,8 @@ class Waiting:
                     action = self._decide(self._known)
                     if not isinstance(action, Wait):
                         break
+                    if action.told is None:
+                        continue
                     if self._told is None and self._beside is not None:
                         phase.start_soon(self._beside)
                     if type(action.told) is not self._told:

@@ -27,8 +27,20 @@ from cuggino.project import uuid7
 from cuggino.signals import Stage, Stop
 from cuggino.watch.audit import audit, code_seen, fingerprint
 from cuggino.watch.counting import Counted, watch_file_counts
-from cuggino.watch.course import DRAINED, Action, End, Known, Look, Standing, Take, Validate, after_validation, decide
-from cuggino.watch.item import Result, process
+from cuggino.watch.course import (
+    DRAINED,
+    Action,
+    End,
+    Finish,
+    Known,
+    Look,
+    Standing,
+    Take,
+    Validate,
+    after_validation,
+    decide,
+)
+from cuggino.watch.item import Process, Result, process
 from cuggino.watch.ledger import Ledger
 from cuggino.watch.waiting import Counting, Waiting
 
@@ -56,14 +68,17 @@ async def run_watch(
     until_idle: bool = False,
     already_archived: tuple[str, ...] = (),
     count: Counting | None = None,
+    places: int = 1,
+    process: Process = process,
 ) -> int:
     """Work through the backlog until it is stopped; returns the exit code. WatchEnded is the last event, always.
 
     A drain (`stop`) ends what waits and lets what runs go on to its end. Cancelled, it stops what runs: items and
     sessions stay, a new watch goes on with them. `already_archived` are items that a former watch finished and
-    did not tell. `count` stands in for the watching of the two folders.
+    did not tell. `count` stands in for the watching of the two folders. `places` is how many items are worked on
+    at a time, each by `process`: with more than one it must not work in the person's own tree.
     """
-    watch = _Watch(workshop, stop, sender, every=every, until_idle=until_idle, count=count)
+    watch = _Watch(workshop, stop, sender, process, places=places, every=every, until_idle=until_idle, count=count)
     send = sender(None)
     end = End("setup-failed", 1)  # if something raises that is no cancellation
     with watch.answering_presses():
@@ -86,7 +101,9 @@ class _Watch:
         workshop: Workshop,
         stop: Stop,
         sender: Callable[[str | None], Send],
+        process: Process,
         *,
+        places: int,
         every: int,
         until_idle: bool,
         count: Counting | None,
@@ -94,6 +111,9 @@ class _Watch:
         project, config = workshop.project, workshop.config
         self.completed = 0
         self._active = 0
+        self._taken: set[str] = set()
+        self._item_ended = trio.Event()
+        self._waiting = trio.CancelScope()
         self._answered = Stage.WORKING
         self._seen: Counted | None = None
         self._ready: tuple[str, ...] = ()
@@ -105,14 +125,31 @@ class _Watch:
         self._ledger = Ledger(project)
         self._count = count or partial(watch_file_counts, (project.spec_issues, project.backlog))
         self._command = config.validate_command or config.check_command
-        self._standing = Standing(until_idle=until_idle, validates=self._command is not None, every=every)
+        self._process = process
+        self._standing = Standing(
+            places=places, until_idle=until_idle, validates=self._command is not None, every=every
+        )
 
     async def run(self) -> End:
+        if self._standing.places == 1:
+            return await self._go_on(None)
+        async with trio.open_nursery() as crew:
+            return await self._go_on(crew)
+
+    async def _go_on(self, crew: trio.Nursery | None) -> End:
+        """Items are worked on by the crew, or one after the other where there is none."""
         action: Action = Look()
         while not isinstance(action, End):
             match action:
+                case Take() if crew is not None:
+                    self._taken.add(action.name)
+                    crew.start_soon(self._work_on, action.name)
+                    action = self._decide(None)
                 case Take():
-                    await self._process(action.name)
+                    await self._work_on(action.name)
+                    action = self._decide(None)
+                case Finish():
+                    await self._item_ended.wait()
                     action = self._decide(None)
                 case Validate():
                     await self._validate()
@@ -123,12 +160,14 @@ class _Watch:
 
     def _decide(self, known: Known | None) -> Action:
         draining = self._stop.stage is not Stage.WORKING
-        return decide(msgspec.structs.replace(self._standing, draining=draining), known)
+        standing = msgspec.structs.replace(self._standing, draining=draining, active=len(self._taken))
+        return decide(standing, known)
 
     # ---- waiting
 
     async def _wait(self) -> Action:
-        """A waiting phase, which begins with fresh counts. Ended by a drain, it leads to what that demands."""
+        """A waiting phase, which begins with fresh counts. Ended by a drain, or because an item that is being worked
+        on has come to its end, it leads to what that demands."""
         waiting = Waiting(
             count=self._count,
             know=self._know,
@@ -136,7 +175,7 @@ class _Watch:
             beside=self._audit if self._workshop.config.audit else None,
             send=self._send,
         )
-        with self._stop.ends_with_drain():
+        with self._stop.ends_with_drain(), trio.CancelScope() as self._waiting:
             action = await waiting.run()
             if action is not None:
                 return action
@@ -148,7 +187,8 @@ class _Watch:
         if backlog is not self._seen:  # not in the middle of its debounce, when a file may be half written
             self._seen, self._ready = backlog, self._ledger.ready(backlog.names)
         blocked = len(backlog.names) - len(self._ready)
-        return Known(spec_issues=len(spec_issues.names), ready=self._ready, blocked=blocked)
+        ready = tuple(name for name in self._ready if name not in self._taken)
+        return Known(spec_issues=len(spec_issues.names), ready=ready, blocked=blocked)
 
     async def _audit(self) -> None:
         """One audit, unless the last one that ended has seen all this."""
@@ -163,14 +203,19 @@ class _Watch:
 
     # ---- working
 
-    async def _process(self, name: str) -> None:
-        self._active = 1
+    async def _work_on(self, name: str) -> None:
+        self._active += 1
         try:
-            result = await process(self._workshop, self._ledger, name, self._sender)
-        except Drained:
+            result = await self._process(self._workshop, self._ledger, name, self._sender)
+        except Drained:  # in its wait it did not count
+            self._active += 1
             return
         finally:
-            self._active = 0
+            self._active -= 1
+            self._taken.discard(name)
+            self._item_ended.set()
+            self._item_ended = trio.Event()
+            self._waiting.cancel(reason="an item has come to its end")
         finished = self._standing.finished
         match result:
             case Result.COMPLETED:
@@ -207,12 +252,12 @@ class _Watch:
 
     async def _sleep(self, seconds: float) -> None:
         """A wait in the middle of an item: it ends with a drain, and the item with it."""
-        active, self._active = self._active, 0
+        self._active -= 1
         with self._stop.ends_with_drain() as scope:
             await trio.sleep(seconds)
         if scope.cancelled_caught:
             raise Drained
-        self._active = active
+        self._active += 1
 
     # ---- stopping
 

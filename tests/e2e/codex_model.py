@@ -18,8 +18,11 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -47,6 +50,16 @@ _OWN = ("function_call", "custom_tool_call", "reasoning")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
+@dataclass
+class UsageLimit(Fail):
+    """The limit of a subscription, as it is told to one."""
+
+    status: int = 429
+    error: str = "usage_limit_reached"
+    message: str = "The usage limit has been reached"
+    resets_at: datetime = datetime.max  # noqa: DTZ901 - always given
+
+
 class CodexAsked:
     """What codex asked."""
 
@@ -62,7 +75,7 @@ class CodexAsked:
     def turn(self) -> int:
         """What the model said in one turn stands together, with something of another's behind it."""
         own = [False, *(_is_own(item) for item in self._items)]
-        return sum(now and not before for before, now in zip(own, own[1:], strict=False))
+        return sum(now and not before for before, now in pairwise(own))
 
     @cached_property
     def tools(self) -> Sequence[str]:
@@ -181,7 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
         for block in blocks:
             match block:
                 case Fail():
-                    return self._json(block.status, _error(block.error, block.message), block.headers)
+                    error = _error(block.error, block.message)
+                    if isinstance(block, UsageLimit):
+                        error["error"] |= {"plan_type": "plus", "resets_at": int(block.resets_at.timestamp())}
+                    return self._json(block.status, error, block.headers)
                 case Wait():
                     self.served.closing.wait(block.seconds)
                 case Stall() | Drop():

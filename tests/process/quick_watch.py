@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from cuggino import main
-from cuggino.watch import counting, item, watch
+from cuggino.watch import apart, counting, item, watch
 
 
 class Intervals(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,6 +21,7 @@ class Intervals(msgspec.Struct, forbid_unknown_fields=True):
     retries: tuple[float, ...] = (0.05, 0.1)
     provider: float = 0.1
     """Between two questions to a provider that is down."""
+    in_the_way: float = 60.0
 
 
 def shorten(intervals: Intervals) -> None:
@@ -33,6 +34,7 @@ def shorten(intervals: Intervals) -> None:
     )
     setattr(watch, "watch_file_counts", quicker)  # noqa: B010 - a name of its module, for its one user
     setattr(item, "RETRIES", intervals.retries)  # noqa: B010
+    setattr(apart, "IN_THE_WAY", intervals.in_the_way)  # noqa: B010
     setattr(item, "PROVIDER_PAUSES", (intervals.provider,))  # noqa: B010
 
 

@@ -195,10 +195,13 @@ async def test_a_program_that_cannot_run_is_told_in_its_own_words(house: House) 
     assert "needs Node 18" in found["claude"].text
 
 
-async def test_a_backend_that_cannot_be_started_yet_is_a_failure(house: House) -> None:
-    configure(house, agent="codex")
-    found = await examine(house)
-    assert found.at(Level.FAILURE) == ["codex"]
+@pytest.mark.parametrize("name", ["codex", "gemini", "opencode"])
+async def test_every_backend_is_looked_for_and_missed(house: House, name: str) -> None:
+    configure(house, agent=name)
+    found = await examine(house, PATH=path(house, ["git"]))
+    assert found.at(Level.FAILURE) == [name]
+    assert f"`{name}` was not found in PATH" in found[name].text
+    assert "npm install -g" in found[name].mend
 
 
 async def test_gh_is_looked_for_where_pull_requests_are_wanted_and_asks_nobody(house: House, tmp_path: Path) -> None:

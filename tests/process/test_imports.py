@@ -15,7 +15,8 @@ COMMANDS = [name for name in app_for(()) if not name.startswith("-")]
 PARTS = {
     *("anyio", "asyncio", "watchdog"),
     *("cuggino.api", "cuggino.demo", "cuggino.doctor", "cuggino.loop.loop", "cuggino.watch.watch"),
-    *("cuggino.agents.claude", "cuggino.agents.scripted"),
+    *("cuggino.agents.claude", "cuggino.agents.codex", "cuggino.agents.gemini", "cuggino.agents.opencode"),
+    *("cuggino.agents.scripted", "cuggino.spawn.spawn", "cuggino.ci.watch", "cuggino.watch.apart"),
 }
 """What is slow to import, or belongs to one command."""
 
@@ -25,6 +26,8 @@ USES = {
     "watch": WORK | {"cuggino.watch.watch", "watchdog"},
     "demo": WORK | {"cuggino.demo"},
     "doctor": {"cuggino.doctor", "watchdog"},
+    "spawn": WORK | {"cuggino.spawn.spawn"},
+    "ci": WORK | {"cuggino.ci.watch"},
 }
 """The parts that a command may import before it has read its arguments; others: none."""
 

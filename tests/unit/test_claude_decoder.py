@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cuggino.agents.agent import MESSAGE_END, SIGN_OF_LIFE, AgentOptions, AgentResult, Decoded, Denial, SignOfLife, Text
@@ -187,7 +187,11 @@ def test_bytes_that_are_no_text_arrive_as_claude_wrote_them() -> None:
 
 @pytest.mark.parametrize(
     ("name", "denied"),
-    [("default", ["Bash", "Write", "Write", "Read", "WebFetch"]), ("skip_deny", ["Bash"]), ("settings", [])],
+    [
+        ("default", ["Bash", "Write", "Write", "Read", "WebFetch"]),
+        ("skip_deny", ["WebFetch", "Bash"]),
+        ("settings", ["Read", "WebFetch"]),
+    ],
 )
 def test_denials_are_in_the_result(name: str, denied: list[str]) -> None:
     assert [denial.tool for denial in recording(name).result.denials] == denied
@@ -196,6 +200,71 @@ def test_denials_are_in_the_result(name: str, denied: list[str]) -> None:
 def test_a_denial_has_what_was_asked() -> None:
     wanted = {"url": "http://127.0.0.1:1/x", "prompt": "x"}
     assert recording("dontAsk").result.denials[-1] == Denial(tool="WebFetch", input=wanted)
+
+
+DENIED_PATH = "<tool_use_error>File is in a directory that is denied by your permission settings.</tool_use_error>"
+NOT_ENABLED = "Task exists but is not enabled in this context. Use one of the available tools instead."
+NO_TASK = f"<tool_use_error>Error: No such tool available: Task. {NOT_ENABLED}</tool_use_error>"
+
+
+def denials(tool: str, output: Any, *, is_error: bool = True) -> list[str]:
+    """Of a run in which the tool gave this back."""
+    used = assistant({"type": "tool_use", "id": "t", "name": tool, "input": {"a": 1}})
+    result = {"type": "tool_result", "tool_use_id": "t", "content": output, "is_error": is_error}
+    return [
+        denial.tool
+        for denial in Run([INIT, used, line(type="user", message={"content": [result]}), ENDED]).result.denials
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "output"),
+    [
+        ("Write", DENIED_PATH),
+        ("Read", [{"type": "text", "text": DENIED_PATH}]),
+        ("Task", NO_TASK),
+        ("Task", "<tool_use_error>Error: No such tool available: Task</tool_use_error>"),
+        ("WebFetch", NO_TASK.replace("Task", "WebFetch")),
+    ],
+)
+def test_claudes_own_word_in_a_tools_result_is_a_denial(tool: str, output: Any) -> None:
+    assert denials(tool, output) == [tool]
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "is_error"),
+    [
+        ("Bash", DENIED_PATH, False),
+        ("Read", f"1\t{DENIED_PATH}", False),
+        ("Bash", f"Exit code 1\n{DENIED_PATH}", True),
+        ("Bash", "Exit code 1\nPermission to use Bash with command rm has been denied.", True),
+        ("Bash", "Exit code 1\nsudo: permission denied", True),
+        ("Bash", NO_TASK, True),
+        ("Write", f"{DENIED_PATH} (so I read)", True),
+        ("Tsak", "<tool_use_error>Error: No such tool available: Tsak</tool_use_error>", True),
+        ("Bash", "<tool_use_error>InputValidationError: Bash failed</tool_use_error>", True),
+    ],
+)
+def test_what_only_reads_like_a_denial_is_none(tool: str, output: str, is_error: bool) -> None:
+    assert denials(tool, output, is_error=is_error) == []
+
+
+def test_a_denial_that_is_told_twice_is_one() -> None:
+    used = assistant({"type": "tool_use", "id": "t", "name": "Write", "input": {}})
+    result = line(
+        type="user",
+        message={"content": [{"type": "tool_result", "tool_use_id": "t", "content": DENIED_PATH, "is_error": True}]},
+    )
+    listed = [{"tool_name": "Write", "tool_use_id": "t", "tool_input": {}}]
+    ended = line(type="result", subtype="success", is_error=False, session_id="s", permission_denials=listed)
+    assert Run([INIT, used, result, ended]).result.denials == (Denial(tool="Write", input={}),)
+
+
+def test_a_sub_agents_denial_is_not_the_agents() -> None:
+    used = assistant({"type": "tool_use", "id": "t", "name": "Write", "input": {}}, parent_tool_use_id="p")
+    block = {"type": "tool_result", "tool_use_id": "t", "content": DENIED_PATH, "is_error": True}
+    result = line(type="user", message={"content": [block]}, parent_tool_use_id="p")
+    assert Run([INIT, used, result, ENDED]).result.denials == ()
 
 
 def test_a_resumed_session_keeps_its_id() -> None:
@@ -436,7 +505,7 @@ def test_an_image_in_a_tools_result_is_named() -> None:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)

@@ -116,7 +116,7 @@ def test_a_writable_path_may_be_relative_to_the_folder() -> None:
 
 def test_what_means_something_in_a_rule_is_escaped() -> None:
     argv = launch(role=Role.REVIEWER, writable=(Path("/p/a(b [1] {x,y} *?/r.md"),))
-    assert allowed(argv)[-1] == r"Edit(//p/a\(b \[1\] \{x,y\} \*?/r.md)"
+    assert allowed(argv)[-1] == r"Edit(//p/a\(b \\[1\\] \\{x,y\\} \\*?/r.md)"
 
 
 def test_a_path_through_a_link_is_allowed_by_both_its_names(tmp_path: Path) -> None:
@@ -155,5 +155,5 @@ def test_interactive_with_folders_asks_about_every_change_but_in_these(tmp_path:
     options = msgspec.structs.replace(OPTIONS, cwd=tmp_path, prompt="", writable=(Path("specs"), Path("/backlog")))
     argv = ClaudeBackend().launch_interactive(options).argv
     assert flag(argv, "--permission-mode") == "default"
-    real = f"{tmp_path}/specs \\[old\\]"
+    real = rf"{tmp_path}/specs \\[old\\]"
     assert allowed(argv) == [f"Edit(/{tmp_path}/specs/**)", f"Edit(/{real}/**)", "Edit(//backlog/**)"]

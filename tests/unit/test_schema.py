@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -166,6 +166,12 @@ def _example(kind: Any) -> Any:
     """A value of the type, as JSON: of a union the first part, of a literal the first value."""
     if kind in _EXAMPLES:
         return _EXAMPLES[kind]
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {field.encode_name: _example(field.type) for field in msgspec.structs.fields(kind)}
+    if get_origin(kind) is tuple:
+        return [_example(get_args(kind)[0])] * 2
+    if get_origin(kind) is Mapping:
+        return {"key": _example(get_args(kind)[1])}
     part = get_args(kind)[0]
     return part if isinstance(part, str) else _example(part)
 

@@ -1,8 +1,9 @@
 """The claude backend: how Claude Code is started, what its lines mean, how it names its errors.
 
-`launch` builds its command lines, `lines` declares the part of its protocol that is used, `decoder` turns a
-run's lines into events, `failures` turns what its protocol says went wrong into errors, `login` tells beforehand
-whether it could work at all.
+`launch` builds its command lines, `permissions` turns a sandbox's rules into claude's own, `login_settings` keeps
+the login where the person's settings are not used. `lines` declares the part of its protocol that is used, `decoder`
+turns a run's lines into events, `failures` turns what its protocol says went wrong into errors, `login` tells
+beforehand whether it could work at all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.claude.decoder import ClaudeDecoder
 from cuggino.agents.claude.launch import headless, interactive
+from cuggino.agents.claude.login_settings import login_patterns
 from cuggino.agents.diagnosis import Symptom
 
 
@@ -25,10 +27,10 @@ class ClaudeBackend:
     program = "claude"
     install_advice = "Install it with `npm install -g @anthropic-ai/claude-code`, then run `claude` once and log in."
     version_arguments = ("--version",)
-    login_environment = (
-        *("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_SECURESTORAGE_CONFIG_DIR"),
-        *("CLAUDE_CODE_USE_*", "IS_SANDBOX", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS"),
-    )
+
+    @property
+    def login_environment(self) -> tuple[str, ...]:
+        return login_patterns(os.environ)
 
     def launch(self, options: AgentOptions) -> Launch:
         return headless(options)
@@ -39,18 +41,36 @@ class ClaudeBackend:
     def decoder(self, options: AgentOptions) -> ClaudeDecoder:  # noqa: ARG002 - the lines mean the same for every run
         return ClaudeDecoder()
 
-    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:
-        """A file, and a folder beside it, in a folder for `cwd`, whose name is the path with its signs flattened."""
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
+        """What bears the conversation's name, wherever claude puts that; with a folder in which nothing else is.
+
+        The name is enough. The folder for `cwd` is called after it, but cut and hashed where that is long.
+        """
+        name = re.compile(rf"{re.escape(session_id)}(?!\w)")
         home = Path(environment.get("CLAUDE_CONFIG_DIR") or Path(environment.get("HOME", "~")) / ".claude")
-        flat = re.sub(r"[^A-Za-z0-9]", "-", str(cwd.resolve()))
-        return [
-            path for path in (home / "projects" / flat).glob(f"{session_id}*") if path.name.split(".")[0] == session_id
-        ]
+        temporary = (
+            Path(environment.get("CLAUDE_CODE_TMPDIR") or environment.get("TMPDIR") or "/tmp") / f"claude-{os.getuid()}"
+        )
+        found: list[Path] = []
+        for folder in (*_names(home), *_names(home / "projects"), *_names(temporary)):
+            inside = _names(folder)
+            own = [path for path in inside if name.match(path.name)]
+            others = [path for path in inside if path not in own and (not path.is_dir() or _names(path))]
+            alone = own and not others and folder.parent != home
+            found += [folder] if alone else own
+        return found
 
     def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
         from cuggino.agents.claude.login import login, permissions
 
         return [it for it in (login(environment, root), permissions(environment, os.getuid())) if it is not None]
+
+
+def _names(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:  # a file, or nothing
+        return []
 
 
 __all__ = ["ClaudeBackend"]

@@ -14,6 +14,7 @@ from cuggino.agents.claude.failures import Complaint, did_not_end, is_login, pro
 from cuggino.agents.claude.lines import Block, Line, Message, decode_line
 from cuggino.errors import LlmSessionError
 from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
+from cuggino.manifest import AGENT_TOOLS, DEFAULT_TOOLS
 
 ALIVE: tuple[Decoded, ...] = (SIGN_OF_LIFE,)
 
@@ -21,6 +22,8 @@ ALIVE: tuple[Decoded, ...] = (SIGN_OF_LIFE,)
 # first bytes and never decoded, but for the one that tells that a message is over.
 _PARTIAL = b'{"type":"stream_event"'
 _PARTIAL_STOP = b'{"type":"stream_event","event":{"type":"message_stop"'
+
+_TOOLS = frozenset((*DEFAULT_TOOLS, *AGENT_TOOLS))
 
 _SYNTHETIC = "<synthetic>"
 _TOLD = frozenset({"model_fallback", "model_refusal_fallback", "model_refusal_no_fallback"})
@@ -40,6 +43,8 @@ class ClaudeDecoder:
         self._told_nonsense = False
         self._complaint = Complaint()
         self._result: Line | None = None
+        self._called: dict[str, Denial] = {}
+        """The tools whose results are not there yet, as the denials that they may come to be."""
         self._denials: dict[str, Denial] = {}
 
     def feed(self, line: bytes) -> Sequence[Decoded]:
@@ -57,7 +62,7 @@ class ClaudeDecoder:
             case "assistant" if decoded.message is not None:
                 return self._assistant(decoded, decoded.message)
             case "user" if decoded.message is not None:
-                return _tool_results(decoded.message) or ALIVE
+                return self._tool_results(decoded.message) or ALIVE
             case "stream_event" if decoded.event is not None and decoded.event.type == "message_stop":
                 return self._end_message() or ALIVE
             case "system":
@@ -113,7 +118,20 @@ class ClaudeDecoder:
                 self._message = message.id
             elif block.type == "tool_use":
                 decoded.append(ToolCall(id=block.id, name=block.name, input=block.input))
+                self._called[block.id] = Denial(tool=block.name, input=block.input)
         return decoded or ALIVE
+
+    def _tool_results(self, message: Message) -> list[Decoded]:
+        decoded: list[Decoded] = []
+        for block in _blocks(message):
+            if block.type != "tool_result":
+                continue
+            result = ToolResult(id=block.tool_use_id, output=_tool_output(block.content), is_error=bool(block.is_error))
+            called = self._called.pop(result.id, None)
+            if called is not None and result.is_error and _is_denied(called.tool, result.output):
+                self._denials[result.id] = called
+            decoded.append(result)
+        return decoded
 
     def _system(self, line: Line) -> Sequence[Decoded]:
         match line.subtype:
@@ -169,12 +187,19 @@ def _blocks(message: Message) -> list[Block]:
     return message.content if isinstance(message.content, list) else []
 
 
-def _tool_results(message: Message) -> list[Decoded]:
-    return [
-        ToolResult(id=block.tool_use_id, output=_tool_output(block.content), is_error=bool(block.is_error))
-        for block in _blocks(message)
-        if block.type == "tool_result"
-    ]
+def _is_denied(tool: str, output: str) -> bool:
+    """Whether a failed tool's result is claude's own word that the rules deny it.
+
+    claude's list of denials lacks those for a path that a rule denies, and for a tool that the rules have taken away.
+    These words stand at the very beginning, in a frame that claude puts around its own errors; what a command has
+    printed stands behind its exit code.
+    """
+    gone = f"<tool_use_error>Error: No such tool available: {tool}"
+    if output.startswith(gone):
+        return tool in _TOOLS or output.startswith(f"{gone}. {tool} exists but is not enabled")
+    return (
+        output == "<tool_use_error>File is in a directory that is denied by your permission settings.</tool_use_error>"
+    )
 
 
 def _tool_output(content: Any) -> str:

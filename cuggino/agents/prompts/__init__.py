@@ -40,6 +40,11 @@ def plan(values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Promp
     return _filled("plan", values, writable)
 
 
+def repair(values: Mapping[str, str]) -> Prompt:
+    """For the agent that resolves conflicts in the middle of a merge."""
+    return _filled("repair", values, ())
+
+
 def _filled(name: str, values: Mapping[str, str], writable: tuple[Path, ...]) -> Prompt:
     text = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     standing, task = text.split(_DIVIDER)

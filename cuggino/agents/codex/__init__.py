@@ -1,0 +1,58 @@
+"""The codex backend: how OpenAI's Codex is started, what its lines mean, how it names its errors.
+
+`launch` builds its command lines, `permissions` says in its own terms what an agent may do, `lines` declares the part
+of its protocol that is used, `decoder` turns a run's lines into events, `failures` turns its words for what went
+wrong into errors, `login` tells beforehand whether it could work at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cuggino.agents.agent import AgentOptions, Launch
+from cuggino.agents.codex.decoder import CodexDecoder
+from cuggino.agents.codex.launch import headless, interactive
+from cuggino.agents.diagnosis import Symptom
+from cuggino.events import UsageReport
+
+
+class CodexBackend:
+    """OpenAI's Codex, `codex` in PATH."""
+
+    name = "codex"
+    program = "codex"
+    install_advice = "Install it with `npm install -g @openai/codex`, then run `codex login`."
+    version_arguments = ("--version",)
+    login_environment = (
+        *("CODEX_HOME", "CODEX_SQLITE_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CA_CERTIFICATE"),
+        *("OPENAI_*", "AZURE_OPENAI_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"),
+    )
+
+    def __init__(self) -> None:
+        self._spent: dict[str, UsageReport] = {}
+        """What each conversation of this process has used so far: codex tells that, and not what one run has."""
+
+    def launch(self, options: AgentOptions) -> Launch:
+        return headless(options)
+
+    def launch_interactive(self, options: AgentOptions) -> Launch:
+        return interactive(options)
+
+    def decoder(self, options: AgentOptions) -> CodexDecoder:
+        return CodexDecoder(self._spent, structured=options.schema is not None)
+
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
+        """The recording of the conversation, in a folder of the day on which it began. What codex has of it in its
+        databases is together with that of others; `codex delete ID` removes it there too."""
+        home = Path(environment.get("CODEX_HOME") or Path(environment.get("HOME", "~")) / ".codex")
+        found = (home / "sessions").glob("*/*/*/rollout-*.jsonl*")
+        return [path for path in found if path.name.partition(".")[0].endswith(f"-{session_id}")]
+
+    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:  # noqa: ARG002
+        from cuggino.agents.codex.login import login
+
+        return [login(environment)]
+
+
+__all__ = ["CodexBackend"]

@@ -1,0 +1,70 @@
+"""The gemini backend: how Google's Gemini CLI is started, what its lines mean, how it names its errors.
+
+`launch` builds its command lines, `policy` says what it may do in its own policy language, `lines` declares the part
+of its protocol that is used, `decoder` turns a run's lines into events, `failures` turns what its protocol says went
+wrong into errors, `login` tells beforehand whether it could work at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from cuggino.agents.agent import AgentOptions, Launch
+from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.gemini.decoder import GeminiDecoder
+from cuggino.agents.gemini.launch import headless, interactive, policy_file
+from cuggino.agents.gemini.policy import policy
+
+
+class GeminiBackend:
+    """Gemini CLI, `gemini` in PATH."""
+
+    name = "gemini"
+    program = "gemini"
+    install_advice = "Install it with `npm install -g @google/gemini-cli`, then run `gemini` once and log in."
+    version_arguments = ("--version",)
+    login_environment = (
+        *("GEMINI_API_KEY", "GOOGLE_*", "GEMINI_CLI_HOME", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_FORCE_*"),
+        *("CODE_ASSIST_ENDPOINT", "CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC", "CLOUDSDK_*"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "NODE_EXTRA_CA_CERTS"),
+    )
+
+    def launch(self, options: AgentOptions) -> Launch:
+        """With its policy, for which gemini has no other way in than a file."""
+        rules = policy(options)
+        launch = headless(options)
+        return launch if rules is None else msgspec.structs.replace(launch, files={policy_file(options): rules})
+
+    def launch_interactive(self, options: AgentOptions) -> Launch:
+        return interactive(options)
+
+    def decoder(self, options: AgentOptions) -> GeminiDecoder:  # noqa: ARG002 - the lines mean the same for every run
+        return GeminiDecoder()
+
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
+        """The chat has eight characters of the id in its name; what belongs to it, all of them. gemini chooses a
+        project's folder by itself and does not change its name with the project's, so all projects are looked at."""
+        home = Path(environment.get("GEMINI_CLI_HOME") or environment.get("HOME") or Path.home())
+        if len(session_id) < 8 or not session_id.replace("-", "").replace("_", "").isalnum():
+            return ()
+        names = (
+            f"chats/session-*-{session_id[:8]}.json*",
+            *(
+                f"chats/{session_id}",
+                session_id,
+                f"logs/session-{session_id}.jsonl",
+                f"tool-outputs/session-{session_id}",
+            ),
+        )
+        return [path for name in names for path in sorted((home / ".gemini" / "tmp").glob(f"*/{name}"))]
+
+    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+        from cuggino.agents.gemini.login import login
+
+        return [login(environment, root)]
+
+
+__all__ = ["GeminiBackend"]

@@ -1,0 +1,59 @@
+"""The opencode backend: how opencode is started, what its lines mean, how it names its errors.
+
+`launch` builds its command lines and its configuration, `permissions` its rules, `lines` declares the part of its
+protocol that is used, `decoder` turns a run's lines into events, `failures` turns what went wrong into errors,
+`login` tells beforehand whether it could work at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cuggino.agents.agent import AgentOptions, Launch
+from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.opencode.decoder import OpencodeDecoder
+from cuggino.agents.opencode.launch import headless, interactive
+from cuggino.agents.opencode.login import KEYS
+
+
+class OpencodeBackend:
+    """opencode, `opencode` in PATH."""
+
+    name = "opencode"
+    program = "opencode"
+    install_advice = "Install it with `npm install -g opencode-ai`, then run `opencode auth login`."
+    version_arguments = ("--version",)
+    login_environment = (
+        *KEYS,
+        *("OPENCODE_CONFIG*", "OPENCODE_AUTH_CONTENT", "OPENCODE_MODELS_*", "OPENCODE_DISABLE_*"),
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+        *("AWS_*", "AZURE_*", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "VERTEX_LOCATION"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS"),
+    )
+
+    def launch(self, options: AgentOptions) -> Launch:
+        return headless(options)
+
+    def launch_interactive(self, options: AgentOptions) -> Launch:
+        return interactive(options)
+
+    def decoder(self, options: AgentOptions) -> OpencodeDecoder:  # noqa: ARG002 - the lines mean the same for every run
+        return OpencodeDecoder()
+
+    def history(
+        self,
+        environment: Mapping[str, str],  # noqa: ARG002
+        cwd: Path,  # noqa: ARG002
+        session_id: str,  # noqa: ARG002
+    ) -> Sequence[Path]:
+        """opencode keeps all conversations in one database."""
+        return ()
+
+    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+        from cuggino.agents.opencode.login import login
+
+        return (login(environment, root),)
+
+
+__all__ = ["OpencodeBackend"]

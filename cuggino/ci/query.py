@@ -1,0 +1,236 @@
+"""One poll of a pull request: the GraphQL query, and what its answer means.
+
+Checks are read from the commit that the branch leads to, never from the pull request's list of commits, which lags
+behind a push and shows the old green. Whatever is missing, or comes with an error, makes the whole poll fail:
+nothing of it may be taken for "no failures".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from cuggino.ci import wire
+from cuggino.ci.pull import Check, Comment, Outcome, PullRequest, Thread
+
+QUERY = """\
+query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads: String,
+      $withChecks: Boolean!, $withThreads: Boolean!) {
+  rateLimit { limit remaining resetAt }
+  repository(owner: $owner, name: $name) {
+    pullRequest(number: $number) {
+      number title url state mergeable isCrossRepository maintainerCanModify
+      author { __typename login }
+      baseRefName headRefName headRefOid
+      headRepository { nameWithOwner url viewerPermission }
+      headRef {
+        target {
+          ... on Commit {
+            oid
+            statusCheckRollup @include(if: $withChecks) {
+              contexts(first: 100, after: $checks) {
+                pageInfo { hasNextPage endCursor }
+                nodes {
+                  __typename
+                  ... on CheckRun {
+                    databaseId name status conclusion startedAt completedAt detailsUrl
+                    checkSuite { status app { slug } workflowRun { databaseId event workflow { name } } }
+                  }
+                  ... on StatusContext { context state description targetUrl createdAt }
+                }
+              }
+            }
+          }
+        }
+      }
+      reviewThreads(first: 100, after: $threads) @include(if: $withThreads) {
+        pageInfo { hasNextPage endCursor }
+        nodes {
+          id isResolved path line
+          comments(first: 50) { totalCount nodes { ...comment } }
+          newest: comments(last: 50) { nodes { ...comment } }
+        }
+      }
+    }
+  }
+}
+fragment comment on PullRequestReviewComment {
+  fullDatabaseId databaseId author { __typename login } authorAssociation viewerDidAuthor state body
+}
+"""
+
+
+class Unreadable(Exception):
+    """The answer is no poll: why. `kinds` are GitHub's names of what is wrong."""
+
+    def __init__(self, why: str, kinds: frozenset[str] = frozenset()) -> None:
+        super().__init__(why)
+        self.kinds = kinds
+
+
+OUTCOMES: Mapping[str, Outcome] = {
+    "SUCCESS": "passed",
+    **dict.fromkeys(("FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE", "ACTION_REQUIRED"), "failed"),
+    **dict.fromkeys(("SKIPPED", "NEUTRAL", "STALE"), "ignored"),
+    "CANCELLED": "cancelled",
+}
+"""All other words, and those that GitHub may yet invent, are no result."""
+
+_MAY_PUSH = ("ADMIN", "MAINTAIN", "WRITE")
+
+
+async def poll(
+    ask: Callable[[str, Mapping[str, object]], Awaitable[bytes]], owner: str, name: str, number: int
+) -> PullRequest:
+    """All pages of one look at the pull request; `ask` gives an answer's body. Unreadable, or what `ask` raises."""
+    variables: dict[str, object] = {"owner": owner, "name": name, "number": number, "withChecks": True}
+    variables["withThreads"] = True
+    whole: PullRequest | None = None
+    while True:
+        pull = _decode(await ask(QUERY, variables))
+        page = _page(pull)
+        if whole is None:
+            whole = page
+        elif (page.head, page.state) != (whole.head, whole.state):
+            raise Unreadable("it changed while it was read")
+        else:
+            whole = msgspec.structs.replace(
+                page, checks=(*whole.checks, *page.checks), threads=(*whole.threads, *page.threads)
+            )
+        more_checks, more_threads = _more(pull)
+        if more_checks is None and more_threads is None:
+            return whole
+        variables |= {"checks": more_checks, "withChecks": more_checks is not None}
+        variables |= {"threads": more_threads, "withThreads": more_threads is not None}
+
+
+def _decode(body: bytes) -> wire.Data:
+    try:
+        if errors := msgspec.json.decode(body, type=wire.Errors).errors:
+            said = dict.fromkeys(error.message or error.type or "an error" for error in errors)
+            raise Unreadable("; ".join(said), frozenset(error.type for error in errors))
+        return msgspec.json.decode(body, type=wire.Answer).data
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Unreadable(f"GitHub's answer is not understood: {error}") from error
+
+
+def _more(data: wire.Data) -> tuple[str | None, str | None]:
+    """Where the next pages of checks and threads begin; None: there is none."""
+    pull = data.repository.pull_request
+    rollup = pull.head_ref.target.status_check_rollup if pull.head_ref is not None else None
+    threads = pull.review_threads
+    return (
+        _next(rollup.contexts.page_info) if rollup is not None else None,
+        _next(threads.page_info) if threads is not None else None,
+    )
+
+
+def _next(page: wire.PageInfo) -> str | None:
+    if page.has_next_page and page.end_cursor is None:
+        raise Unreadable("GitHub does not say where the next page begins")
+    return page.end_cursor if page.has_next_page else None
+
+
+def _page(data: wire.Data) -> PullRequest:
+    pull = data.repository.pull_request
+    commit = pull.head_ref.target if pull.head_ref is not None else None
+    rollup = commit.status_check_rollup if commit is not None else None
+    place = pull.head_repository
+    return PullRequest(
+        number=pull.number,
+        title=pull.title,
+        url=pull.url,
+        state=pull.state,
+        mergeable=pull.mergeable,
+        author=pull.author.login if pull.author is not None else None,
+        author_is_bot=pull.author is not None and pull.author.typename != "User",
+        base=pull.base_ref_name,
+        branch=pull.head_ref_name,
+        head=commit.oid if commit is not None else None,
+        last_head=pull.head_ref_oid,
+        foreign=pull.is_cross_repository,
+        head_repository=place.name_with_owner if place is not None else None,
+        may_push=_may_push(pull),
+        checks=tuple(_check(context) for context in rollup.contexts.nodes) if rollup is not None else (),
+        threads=tuple(_thread(thread) for thread in pull.review_threads.nodes) if pull.review_threads else (),
+        limit=data.rate_limit.limit if data.rate_limit is not None else 0,
+        remaining=data.rate_limit.remaining if data.rate_limit is not None else 0,
+    )
+
+
+def _may_push(pull: wire.Pull) -> bool:
+    """As far as GitHub tells: it does not tell an app its permission."""
+    permission = pull.head_repository.viewer_permission if pull.head_repository is not None else None
+    if pull.is_cross_repository:
+        return pull.head_repository is not None and (permission in _MAY_PUSH or pull.maintainer_can_modify)
+    return permission is None or permission in _MAY_PUSH
+
+
+def _check(context: wire.Context) -> Check:
+    match context.typename:
+        case "CheckRun":
+            over = context.status == "COMPLETED"
+            word = (context.conclusion or "COMPLETED") if over else context.status
+            suite = context.check_suite
+            run = suite.workflow_run if suite is not None else None
+            return Check(
+                name=_name(context.name),
+                outcome=OUTCOMES.get(word, "pending") if over else "pending",
+                word=word,
+                id=context.database_id,
+                app=suite.app.slug if suite is not None and suite.app is not None else "",
+                workflow=run.workflow.name if run is not None else "",
+                event=run.event if run is not None else "",
+                run=run.database_id if run is not None else None,
+                run_over=suite is None or suite.status == "COMPLETED",
+                started=context.started_at,
+                url=context.details_url or "",
+            )
+        case "StatusContext":
+            return Check(
+                name=_name(context.context),
+                outcome=OUTCOMES.get(context.state, "pending"),
+                word=context.state,
+                started=context.created_at,
+                url=context.target_url or "",
+                text=context.description or "",
+            )
+    raise Unreadable(f"a check is of an unknown kind: {context.typename}")
+
+
+def _name(name: str) -> str:
+    return " ".join(name.split()) or "(no name)"
+
+
+def _thread(thread: wire.Thread) -> Thread:
+    known = {_id(node): node for node in (*thread.comments.nodes, *thread.newest.nodes) if node.state != "PENDING"}
+    both = thread.comments.nodes + thread.newest.nodes
+    left_out = thread.comments.total_count - len({_id(node) for node in both})
+    return Thread(
+        id=thread.id,
+        path=thread.path,
+        line=thread.line,
+        resolved=thread.is_resolved,
+        comments=tuple(_comment(node) for node in known.values()),
+        left_out=max(0, left_out),
+    )
+
+
+def _id(comment: wire.Comment) -> str:
+    number = comment.full_database_id or comment.database_id
+    if number is None:
+        raise Unreadable("a comment has no number")
+    return str(number)
+
+
+def _comment(comment: wire.Comment) -> Comment:
+    author = comment.author
+    return Comment(
+        id=_id(comment),
+        author=author.login if author is not None else None,
+        bot=author is not None and author.typename != "User",
+        association=comment.author_association,
+        own=comment.viewer_did_author,
+        body=comment.body,
+    )

@@ -1,0 +1,260 @@
+"""`cuggino spawn`: one task in a sandbox of its own, and what became of the tasks before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Annotated
+
+import trio
+from cyclopts import App, Parameter
+
+from cuggino.agents.backends import backend
+from cuggino.agents.headless import HeadlessAgent
+from cuggino.cli.inbox import PLAIN_COLUMNS, remark, say
+from cuggino.config import BackendName, Integrate, load
+from cuggino.desk import Desk
+from cuggino.errors import UsageError
+from cuggino.foreground import in_foreground
+from cuggino.loop.command import ShellCommands
+from cuggino.manifest import SandboxManifest
+from cuggino.output.page import Page
+from cuggino.output.text import visible
+from cuggino.project import Project, uuid7
+from cuggino.sandbox.environment import launcher
+from cuggino.signals import Stop
+from cuggino.spawn import task as tasks
+from cuggino.spawn.evaluate import read_manifest
+from cuggino.spawn.inventory import clean as clean_up
+from cuggino.spawn.inventory import entries, found, listed
+from cuggino.spawn.recover import Strategy
+from cuggino.spawn.spawn import Spawn
+from cuggino.spawn.task import Place, Record, Task
+from cuggino.spawn.terminal import ask_person, has_terminal
+from cuggino.spawn.yard import Yard
+
+spawn = App(
+    name="spawn",
+    help="Hand one task to an agent in a sandbox of its own, and bring its work home.\n\n"
+    "The agent works in a git worktree outside of your repository, with the permissions of a manifest; your tree, your "
+    "index and your branch stay as they are. What it was denied is allowed, if that is safe, and tried again. Then its "
+    "branch becomes a pull request, is merged, or is kept, and a report is printed. Ctrl+C stops it, its work is kept."
+    "\n\n"
+    'Example: cuggino spawn "Update the dependencies and mend what breaks"',
+)
+
+_json = Parameter(negative="", show_default=False)
+_id = Parameter(name="ID", help="The spawn's id, or how that begins.")
+
+
+@spawn.default
+async def start(
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    agent: BackendName | None = None,
+    model: str | None = None,
+    recovery: Strategy = "moderate",
+    max_permission_escalations: int = 1,
+    idle_timeout: float = 120,
+    total_timeout: float = 1800,
+    base: str | None = None,
+    integrate: Integrate | None = None,
+    manifest: Path | None = None,
+    aisp: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    json: Annotated[bool, _json] = False,
+) -> int:
+    """Hand over a task.
+
+    Parameters
+    ----------
+    prompt
+        The task, in words.
+    agent
+        The agent that does it; else the configured one.
+    model
+        Its model; else the configured one.
+    recovery
+        What happens after a denied permission: `moderate` allows what is safe, for a few rounds; `aggressive` for as
+        many as it takes; `interactive` asks you.
+    max_permission_escalations
+        Rounds of `moderate`.
+    idle_timeout
+        Seconds of silence, no tool running, after which the agent is stopped.
+    total_timeout
+        Seconds that it may take in all; half or twice as many for a task of low or high complexity.
+    base
+        The commit or branch to begin at; else HEAD.
+    integrate
+        `pr`: push and open a pull request; `merge`: merge into the base; `branch`: keep the branch. Else the configured
+        way, or `pr` where there is an origin and a gh login, or `branch`.
+    manifest
+        A JSON file that says what the agent may do, instead of an evaluation by an agent.
+    aisp
+        Have the evaluation rewrite the prompt in AISP notation.
+    json
+        One event a line on stdout, as in the log, and nothing else.
+    """
+    if not prompt.strip():
+        raise UsageError("There is no task.", advice='Say what is to be done: cuggino spawn "…"')
+    if max_permission_escalations < 0:
+        raise UsageError(f"--max-permission-escalations {max_permission_escalations}: it must be 0 or more.")
+    for name, seconds in (("--idle-timeout", idle_timeout), ("--total-timeout", total_timeout)):
+        if not seconds > 0:
+            raise UsageError(f"{name} {seconds:g}: it must be more than 0.")
+    if recovery == "interactive" and not has_terminal():
+        raise UsageError("--recovery interactive needs a terminal to ask in.", advice="Choose another strategy.")
+    project = Project.find(Path.cwd())
+    config = load(project.config_file)
+    given = None if manifest is None else _manifest(manifest)
+    record = Record(
+        id=uuid7(),
+        task=Task(
+            prompt=prompt,
+            agent=agent or config.agent,
+            model=model or config.model,
+            recovery=recovery,
+            max_escalations=max_permission_escalations,
+            idle_timeout=idle_timeout,
+            total_timeout=total_timeout,
+            base=base,
+            integrate=integrate,
+            aisp=aisp,
+        ),
+        started_at=datetime.now(UTC),
+        prompt=prompt,
+    )
+    return await _run(project, record, given, as_json=json)
+
+
+@spawn.command
+async def retry(
+    beginning: Annotated[str, _id],
+    /,
+    *,
+    json: Annotated[bool, _json] = False,
+) -> int:
+    """Go on with a spawn: its agent where it was stopped, or only the way home of its work.
+
+    Parameters
+    ----------
+    json
+        One event a line on stdout, as in the log, and nothing else.
+    """
+    project = Project.find(Path.cwd())
+    record = tasks.find(project, beginning)
+    if record.integrated:
+        raise UsageError(f"The spawn {record.id} is done: its work is where it was to go.")
+    if record.task.recovery == "interactive" and not has_terminal():
+        raise UsageError("This spawn asks about permissions, and there is no terminal to ask in.")
+    return await _run(project, record, None, as_json=json)
+
+
+@spawn.command(name="list")
+async def list_(*, json: Annotated[bool, _json] = False) -> int:
+    """List the spawns and where each stands.
+
+    Parameters
+    ----------
+    json
+        An object a line on stdout.
+    """
+    project = Project.find(Path.cwd())
+    lines = await listed(project, as_json=json, width=shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns)
+    if lines or json:
+        say(lines)
+    else:
+        remark(f"There are no spawns in {project.spawns}.")
+    return 0
+
+
+@spawn.command
+def show(beginning: Annotated[str, _id], /) -> int:
+    """Print a spawn's report."""
+    project = Project.find(Path.cwd())
+    record = tasks.find(project, beginning)
+    report = Place(project, record.id).report
+    if not report.exists():
+        raise UsageError(
+            f"The spawn {record.id} has no report: it is running, or it died.",
+            advice=f"To go on with it: cuggino spawn retry {record.id}",
+        )
+    say([visible(report.read_text(errors="replace")).removesuffix("\n")])
+    return 0
+
+
+@spawn.command
+async def clean(
+    beginning: Annotated[str | None, _id] = None,
+    /,
+    *,
+    force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+) -> int:
+    """Remove sandboxes that are not needed any more.
+
+    What is not committed, or neither pushed nor merged, is refused.
+
+    Parameters
+    ----------
+    force
+        Remove it all the same: the work in it is lost.
+    """
+    project = Project.find(Path.cwd())
+    chosen = None if beginning is None else found(await entries(project), beginning).id
+    lines, code = await clean_up(project, chosen, force=force)
+    say(lines)
+    return code
+
+
+async def _run(project: Project, record: Record, given: SandboxManifest | None, *, as_json: bool) -> int:
+    chosen = backend(record.task.agent)
+    project.prepare()
+    place = Place(project, record.id)
+    place.make()
+    this = _Found()
+
+    async def work(desk: Desk, stop: Stop) -> int:
+        children = desk.children
+
+        yard = Yard(
+            project=project,
+            config=desk.workshop.config,
+            backend=chosen,
+            agent=HeadlessAgent(chosen, children),
+            commands=lambda sandbox, environment: ShellCommands(
+                children,
+                sandbox.root,
+                launcher=launcher(desk.workshop.config.spawn.launcher, sandbox),
+                environment=environment,
+            ),
+            environment=dict(os.environ),
+            now=desk.workshop.now,
+            random=Random(),
+            sleep=trio.sleep,
+            ask=ask_person if has_terminal() else None,
+        )
+        this.spawn = Spawn(yard, record, desk.sender(record.id), lambda: 128 + (stop.signal or signal.SIGINT))
+        return await this.spawn.run(given)
+
+    def last_words(_page: Page) -> list[str]:
+        return [] if this.spawn is None else ["", *visible(this.spawn.text).removesuffix("\n").split("\n")]
+
+    return await in_foreground(project, "spawn", work, as_json=as_json, beside=place.lock, last_words=last_words)
+
+
+@dataclass
+class _Found:
+    spawn: Spawn | None = None
+
+
+def _manifest(path: Path) -> SandboxManifest:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The manifest {path} cannot be read: {error.strerror}.") from error
+    return read_manifest(data, str(path))

@@ -1,0 +1,54 @@
+"""From a spawn's events to lines for people: where its agent works, what it was denied, where its work went."""
+
+from __future__ import annotations
+
+from cuggino import events
+from cuggino.output.page import BOLD_GREEN, BOLD_MAGENTA, BOLD_RED, BOLD_YELLOW, DIM, Page
+from cuggino.output.text import duration
+
+_SOURCES = {"file": "the given file", "evaluation": "the evaluation", "default": "the default"}
+
+
+def spawn_lines(event: events.SpawnEvent, page: Page) -> list[str]:
+    """The lines that show `event`, none for a kind that is not known."""
+    match event:
+        case events.PermissionError():
+            fix = f"; allowed by: {event.fix}" if event.fix is not None else "; nothing allows it"
+            return page.text(BOLD_YELLOW, f"[Spawn] Denied: {event.error}{fix}")
+        case events.RecoveryAttempt():
+            of = "" if event.max is None else f" of {event.max}"
+            return page.text(BOLD_YELLOW, f"[Spawn] Going on with more permissions, round {event.attempt}{of}")
+        case events.PRCreated():
+            what = "is there already" if event.found else "created"
+            return page.text(BOLD_MAGENTA, f"[Spawn] Pull request #{event.number} {what}: {event.url}")
+        case events.ConflictsFound():
+            how = "small" if event.small else "an agent is needed"
+            return page.text(BOLD_YELLOW, f"[Spawn] Conflicts with the base ({how}): {', '.join(event.paths)}")
+        case events.SpawnCompleted():
+            style = BOLD_GREEN if event.status == "success" else BOLD_RED
+            return page.text(style, f"[Spawn] {event.status}, report: {event.report}")
+    if step := _step(event):
+        return page.text(DIM, f"[Spawn] {step}")
+    return []
+
+
+def _step(event: events.SpawnEvent) -> str | None:
+    match event:
+        case events.ManifestReady():
+            return f"Manifest: {_SOURCES[event.source]}"
+        case events.SandboxCreated():
+            at = event.base[:7]
+            return f"Sandbox {event.path}, {'detached' if event.branch is None else f'branch {event.branch}'} at {at}"
+        case events.LLMStarted():
+            return f"{event.agent} starts" if event.attempt == 1 else f"{event.agent} goes on, attempt {event.attempt}"
+        case events.ProgressUpdate():
+            state = event.state
+            took = duration((state.last_activity - state.start_time).total_seconds())
+            errors = state.permission_errors + state.other_errors
+            return (
+                f"After {took}: {state.files_read} read, {state.files_written} written, "
+                f"{state.commits_made} committed, {errors} errors"
+            )
+        case events.LLMCompleted():
+            return f"The agent has ended: {event.status}"
+    return None

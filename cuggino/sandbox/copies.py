@@ -1,0 +1,145 @@
+"""What is in a sandbox though it is not of its base: the specs as the person has them, files that git ignores.
+
+These are lent. What they were is written down (as hashes: some are secrets), so that it can be told when an agent has
+changed one; none of them ever comes home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from cuggino.errors import SandboxError
+from cuggino.project import SPOILED, write_whole
+from cuggino.sandbox.sandbox import Sandbox
+
+_NAME = "cuggino-copies.json"
+
+
+def mirror(source: Path, target: Path) -> bool:
+    """Make `target` what `source` is: a folder with all below, a file, a link, nothing. Whether it was not so before.
+
+    What is the same already is not touched, so that git still knows it for unchanged.
+    """
+    if source.is_dir() and not source.is_symlink() and target.is_dir() and not target.is_symlink():
+        names = {entry.name for folder in (source, target) for entry in os.scandir(folder)} - {".git"}
+        changed = [mirror(source / name, target / name) for name in sorted(names)]
+        return any(changed)
+    if fingerprint(source) == fingerprint(target) and not source.is_dir():
+        return False
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    elif source.is_file():
+        shutil.copy2(source, target)
+    return True
+
+
+def include(source: Path, target: Path, patterns: Iterable[str]) -> list[str]:
+    """Copy the files below `source` that the patterns name and `target` does not have; returns them, relative.
+
+    A pattern that names a folder means all below it.
+    """
+    copied = []
+    for pattern in patterns:
+        if pattern.startswith("/") or ".." in pattern.split("/"):
+            raise SandboxError(f"spawn.include: {pattern!r} leads out of the project.", advice="Name files within it.")
+        for path in sorted(source.glob(pattern.rstrip("/"))):
+            for file in _files(path):
+                relative = file.relative_to(source)
+                if not os.path.lexists(target / relative) and ".git" not in relative.parts:
+                    _folder(target, relative.parent)
+                    shutil.copy2(file, target / relative, follow_symlinks=False)
+                    copied.append(str(relative))
+    return list(dict.fromkeys(copied))
+
+
+def _folder(target: Path, relative: Path) -> None:
+    """Made, but never beyond a link, which the base may have where the person has a folder."""
+    here = target
+    for part in relative.parts:
+        here /= part
+        if here.is_symlink() or (here.exists() and not here.is_dir()):
+            raise SandboxError(f"spawn.include: {relative} is a folder here, but not in the base of the sandbox.")
+        here.mkdir(exist_ok=True)
+
+
+def remember(sandbox: Sandbox) -> None:
+    """Write down what the lent files are now."""
+    write_whole(sandbox.git_dir / _NAME, msgspec.json.encode(_state(sandbox)))
+
+
+def touched(sandbox: Sandbox) -> list[str]:
+    """The lent files, relative to `sandbox.folder`, that are not what they were: changed, made, removed."""
+    try:
+        before = msgspec.json.decode((sandbox.git_dir / _NAME).read_bytes(), type=dict[str, str])
+    except (OSError, *SPOILED):
+        return []
+    now = _state(sandbox)
+    return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+
+
+def lent(sandbox: Sandbox, path: str) -> bool:
+    """Whether what is at this path, relative to `sandbox.folder`, is lent."""
+    specs = specs_path(sandbox)
+    return path == specs or path.startswith(f"{specs}/") or path in sandbox.copied
+
+
+def specs_path(sandbox: Sandbox) -> str:
+    """The specs folder, relative to `sandbox.folder`."""
+    return os.path.normpath(Path(sandbox.below, sandbox.specs))
+
+
+def _state(sandbox: Sandbox) -> dict[str, str]:
+    """Their names, as JSON can hold them, and what they are."""
+    copied = (sandbox.folder / path for path in sandbox.copied)
+    files = [*_files(sandbox.folder / specs_path(sandbox)), *(path for path in copied if os.path.lexists(path))]
+    return {printable(str(file.relative_to(sandbox.folder))): fingerprint(file) for file in files}
+
+
+def printable(path: str) -> str:
+    """A path as people and JSON can have it: bytes that are no UTF-8 are escaped."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """All files and links at and below a path; no link is followed."""
+    if path.is_symlink() or path.is_file():
+        yield path
+    elif path.is_dir():
+        for folder, folders, files in os.walk(path):
+            folders[:] = sorted(set(folders) - {".git"})
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            yield from (Path(folder, name) for name in sorted([*files, *links]) if _is_plain(Path(folder, name)))
+
+
+def _is_plain(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def fingerprint(path: Path) -> str:
+    """Of a file's content and whether it can be executed, of a link's target; else what it is instead."""
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return f"link {hashlib.sha256(os.fsencode(path.readlink())).hexdigest()}"
+        if stat.S_ISREG(mode):
+            with path.open("rb") as file:
+                return f"file {mode & 0o100:o} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except FileNotFoundError:
+        return "nothing"
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return f"mode {stat.S_IFMT(mode):o}"

@@ -1,0 +1,168 @@
+"""What a sandbox's tree is like, next to a commit: seen from outside, with an index that the agent never had.
+
+git's plumbing only: it starts nothing, does not go into submodules, and does not follow a link that stands where a
+folder was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from cuggino.errors import GitError
+from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.sandbox.provision import BEGIN_INDEX
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.trusted import Filters, ask, filters_off, trusted
+
+
+class Differences(msgspec.Struct, frozen=True):
+    """Paths relative to the top of the tree, as git names them. Lent files are among `new` where git knows them not."""
+
+    deleted: tuple[str, ...]
+    changed: tuple[str, ...]
+    new: tuple[str, ...]
+    nested: tuple[str, ...]
+    """Repositories that somebody has put into the tree: each ends with a slash, and what is in it is not looked at."""
+
+
+class Look:
+    """A private index of a sandbox's tree, from which git sees it. Made by `looking`."""
+
+    def __init__(self, sandbox: Sandbox, index: Path, filters: Filters) -> None:
+        self.sandbox = sandbox
+        self.index = index
+        self.filters = filters
+        self._environment = {**filters.environment, "GIT_INDEX_FILE": str(index)}
+
+    async def ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        return await ask(self.sandbox, *arguments, stdin=stdin, more=self._environment)
+
+    async def differences(self, commit: str) -> Differences:
+        """How the tree differs from a commit; the index is the commit's afterwards. What is ignored does not count,
+        unless the agent has staged it."""
+        await self.ask("read-tree", "--reset", "-i", commit)
+        refreshing = ("update-index", "-q", "--refresh", "--ignore-submodules")
+        environment = {**trusted(self.sandbox), **self._environment}
+        await run_git(self.sandbox.folder, *SAFE, *refreshing, environment=environment)
+        listed = await self.ask("diff-files", "-z", "--name-status", "--no-renames", "--ignore-submodules=dirty")
+        fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
+        status = dict(zip(fields[1::2], fields[::2], strict=True))
+        others = _names(await self.ask("ls-files", "-z", "--others", "--exclude-standard"))
+        others += [path for path in await self._staged() if path not in others]
+        return Differences(
+            deleted=tuple(path for path, letter in status.items() if letter == "D"),
+            changed=tuple(path for path, letter in status.items() if letter != "D"),
+            new=tuple(path for path in others if not path.endswith("/")),
+            nested=tuple(path for path in others if path.endswith("/")),
+        )
+
+    async def _staged(self) -> list[str]:
+        """What the agent has staged and not committed, though git ignores it: `git add --force`."""
+        theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
+        if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
+            return []
+        copy = self.index.with_name("theirs")
+        shutil.copyfile(theirs, copy)
+        try:
+            staged = _names(await ask(self.sandbox, "ls-files", "-z", "--cached", more={"GIT_INDEX_FILE": str(copy)}))
+        except GitError:  # not as git writes one
+            return []
+        known = set(_names(await self.ask("ls-files", "-z", "--cached")))
+        return [path for path in staged if path not in known and _is_there(self.sandbox.folder, path)]
+
+    async def add(self, paths: Sequence[str]) -> list[str]:
+        """Take these from the tree into the index; returns those that git cannot take, as what nobody may read."""
+        if not paths:
+            return []
+        try:
+            await self.ask("update-index", "-z", "--add", "--replace", "--stdin", stdin=_joined(paths))
+        except GitError:
+            if len(paths) == 1:
+                return list(paths)
+            half = len(paths) // 2
+            return [*await self.add(paths[:half]), *await self.add(paths[half:])]
+        return []
+
+    async def drop(self, paths: Sequence[str]) -> None:
+        """Take these out of the index."""
+        if paths:
+            await self.ask("update-index", "-z", "--force-remove", "--stdin", stdin=_joined(paths))
+
+    async def filtered(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths whose content has to go through a filter that is not run."""
+        if not (paths and self.filters.required):
+            return set()
+        said = _names(await self.ask("check-attr", "-z", "--stdin", "filter", stdin=_joined(paths)))
+        return {path for path, value in zip(said[::3], said[2::3], strict=True) if value in self.filters.required}
+
+    async def dirty_submodules(self) -> list[str]:
+        """The submodules in the index whose trees have changes that they have not committed, or commits that only they
+        have, and the repositories within them. For those that the person has."""
+        dirty = []
+        for entry in (await self.ask("ls-files", "-z", "--stage")).split(b"\0")[:-1]:
+            if entry.startswith(b"160000 "):
+                kind, _, name = entry.partition(b"\t")
+                path = os.fsdecode(name)
+                if await self._is_dirty(path, kind.decode().split(" ")[1]):
+                    dirty.append(path)
+        return dirty
+
+    async def _is_dirty(self, path: str, commit: str) -> bool:
+        ours, theirs = self.sandbox.folder / path, self.sandbox.repository / path
+        if not os.path.lexists(ours / ".git") or not os.path.lexists(theirs / ".git") or ours.is_symlink():
+            return False
+        if not await knows(theirs, commit):
+            return True
+        asked = ("rev-parse", "--absolute-git-dir")
+        git_dir = Path(os.fsdecode((await git_output(theirs, *SAFE, *asked)).removesuffix(b"\n")))
+        inner = msgspec.structs.replace(
+            self.sandbox, repository=theirs, folder=ours, git_dir=git_dir, common_dir=git_dir, cloned=True
+        )
+        with _scratch(self.sandbox.git_dir) as folder:
+            look = Look(inner, folder / "index", await filters_off(inner))
+            found = await look.differences(commit)
+            return any((found.deleted, found.changed, found.new, found.nested, await look.dirty_submodules()))
+
+
+@contextmanager
+def _scratch(git_dir: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=git_dir, prefix="cuggino-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def looking(sandbox: Sandbox, filters: Filters) -> Iterator[Look]:
+    """A look at a sandbox for the length of the block. It begins with the index that the sandbox began with."""
+    with _scratch(sandbox.git_dir) as folder:
+        begin = sandbox.git_dir / BEGIN_INDEX
+        if begin.is_file():
+            shutil.copy2(begin, folder / "index")  # with its time: what is younger than its index is read again
+        yield Look(sandbox, folder / "index", filters)
+
+
+async def knows(repository: Path, commit: str) -> bool:
+    """Whether a repository has a commit."""
+    done = await run_git(repository, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")
+    return done.returncode == 0
+
+
+def _names(listed: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+
+
+def _joined(paths: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    here = folder / path
+    return os.path.lexists(here) and not any(
+        parent.is_symlink() for parent in here.parents if parent != folder and parent.is_relative_to(folder)
+    )

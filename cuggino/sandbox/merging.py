@@ -1,0 +1,199 @@
+"""Bringing a base and a sandbox's branch together: by git, by keeping both sides, by an agent that repairs.
+
+Computed without a tree; then the result is put into the sandbox's folder, where the check command says whether it
+holds. Until the caller finishes it the branch is what it was (see `cuggino.sandbox.placing`), after a crash as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from cuggino.events import ConflictsFound, Send
+from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.manifest import Permits
+from cuggino.sandbox.conflicts import Conflict, Merge, markers_left
+from cuggino.sandbox.placing import Folder, looking_at, put, undo
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.settle import _refusal, commit_tree
+from cuggino.sandbox.trees import blob, edited, merge_trees, replaced, small_resolution
+
+NOTES = "CONFLICTS.md"
+"""In a sandbox's root during a repair: the conflicts that have no markers in a file. Never committed."""
+
+How: TypeAlias = Literal["clean", "small", "repair"]
+Check: TypeAlias = Callable[[Path], Awaitable[bool]]
+"""Runs the check command in this folder, a sandbox's root."""
+
+
+class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is asked: to make the sandbox's tree a merge of the commits `base` and `ours`.
+
+    `paths`, relative to the sandbox's folder, have conflict markers, the base's side first, but for those in
+    `unmarked`: these are listed in the file `notes`, in the sandbox's root, between markers, which are to go when they
+    are decided. No paths: git has merged them, and the check command fails.
+    """
+
+    sandbox: Sandbox
+    paths: tuple[str, ...]
+    unmarked: tuple[str, ...]
+    base: str
+    ours: str
+    attempt: int
+
+    @property
+    def notes(self) -> Path:
+        return self.sandbox.root / NOTES
+
+
+Repair: TypeAlias = Callable[[RepairRequest], Awaitable[bool]]
+"""Runs the agent; False where it gave up or failed."""
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """The merge commit, whose tree the folder has. `left_out`: what a repair has written and may not."""
+
+    commit: str
+    how: How
+    conflicts: tuple[Conflict, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
+    """They could not be brought together; branch and folder are what they were."""
+
+    reason: str
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Joining(msgspec.Struct, frozen=True, kw_only=True):
+    """What to bring together, and with whose help. The commit's first parent is the base, unless `onto_branch`."""
+
+    sandbox: Sandbox
+    permits: Permits
+    message: str
+    check: Check | None = None
+    repair: Repair | None = None
+    repair_attempts: int = 2
+    onto_branch: bool = False
+
+
+async def merge(joining: Joining, base: str, tip: str, send: Send) -> Merged | Unmerged:
+    """The merge of two commits, `tip` being what the sandbox's folder has. GitError where git cannot."""
+    repository = joining.sandbox.repository
+    merged = await merge_trees(repository, base, tip)
+    small = await small_resolution(repository, merged) if merged.conflicts else None
+    if merged.conflicts:
+        await send(ConflictsFound(paths=tuple(map(_shown, merged.conflicts)), small=small is not None))
+    tree = merged.tree if not merged.conflicts else small
+    if tree is not None:
+        async with looking_at(joining.sandbox) as folder:
+            await put(folder, joining.sandbox, tip, tree)
+        if await _passes(joining):
+            how: How = "small" if merged.conflicts else "clean"
+            return Merged(commit=await _commit(joining, tree, base, tip), how=how, conflicts=merged.conflicts)
+        await undo(joining.sandbox)
+    return await _repaired(joining, merged, base, tip)
+
+
+# ---- the steps --------------------------------------------------------------------------------
+
+
+async def _repaired(joining: Joining, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
+    """The merge as an agent has made it in the sandbox; undone where it could not."""
+    sandbox, conflicts = joining.sandbox, merged.conflicts
+    unmarked = tuple(conflict for conflict in conflicts if not conflict.marked)
+    why = "The check command fails after the merge."
+    if conflicts:
+        why = f"It conflicts with the base: {', '.join(map(str, map(_told, conflicts)))}."
+    if joining.repair is None or joining.repair_attempts == 0:
+        return Unmerged(reason=why, conflicts=conflicts)
+    notes = f"{sandbox.below}/{NOTES}".removeprefix("/")
+    tree = await _with_notes(sandbox.repository, merged.tree, notes, unmarked) if unmarked else merged.tree
+    async with looking_at(sandbox) as folder:
+        kept = await put(folder, sandbox, tip, tree)
+        before = await folder.changed()
+        for attempt in range(1, joining.repair_attempts + 1):
+            request = RepairRequest(
+                sandbox=sandbox,
+                paths=tuple(conflict.path for conflict in conflicts),
+                unmarked=tuple(conflict.path for conflict in unmarked),
+                base=base,
+                ours=tip,
+                attempt=attempt,
+            )
+            if not await joining.repair(request):
+                continue
+            found = await _recorded(joining, folder, merged, kept | before, notes)
+            if found is not None and await _passes(joining):
+                done, left_out = found
+                commit = await _commit(joining, done, base, tip)
+                return Merged(commit=commit, how="repair", conflicts=conflicts, left_out=left_out)
+    await undo(sandbox)
+    return Unmerged(reason=f"{why} It could not be repaired.", conflicts=conflicts)
+
+
+async def _recorded(
+    joining: Joining, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
+) -> tuple[str, tuple[str, ...]] | None:
+    """The tree that the agent has left, and what of it was left out; None while a conflict is left in it.
+
+    `alien` are paths that were not as in the merge before the agent came: they stay what git has made of them.
+    """
+    repository = joining.sandbox.repository
+    paths = {conflict.path for conflict in merged.conflicts}
+    changed = await folder.changed() - {notes} - alien
+    refused = _refusal(joining.sandbox, joining.permits)
+    mine = {path for path in changed if path in paths or not refused(path)}
+    mine -= await folder.look.filtered(sorted(mine))
+    written = await folder.recorded(mine)
+    if written is None:
+        return None
+    tree = await replaced(repository, written, {*alien, notes}, merged.tree)
+    listed = joining.sandbox.folder / notes
+    if listed.is_file() and not listed.is_symlink() and markers_left(listed.read_bytes(), ()):
+        return None
+    for conflict in merged.conflicts:
+        sides = [await blob(repository, side.object) for side in conflict.sides.values() if side.mode != "160000"]
+        text = await run_git(repository, *SAFE, "cat-file", "blob", f"{tree}:{conflict.path}")
+        if text.returncode == 0 and markers_left(text.stdout, sides):
+            return None
+    return tree, tuple(sorted(changed - mine))
+
+
+async def _passes(joining: Joining) -> bool:
+    return joining.check is None or await joining.check(joining.sandbox.root)
+
+
+async def _commit(joining: Joining, tree: str, base: str, tip: str) -> str:
+    parents = (tip, base) if joining.onto_branch else (base, tip)
+    return await commit_tree(joining.sandbox, tree, parents, joining.message.replace("\0", ""))
+
+
+async def _with_notes(repository: Path, tree: str, notes: str, unmarked: tuple[Conflict, ...]) -> str:
+    lines = ["Conflicts that no file shows. Decide each, then remove its lines here:", ""]
+    for conflict in unmarked:
+        lines += [f"<<<<<<< {_told(conflict)}", *_sides(conflict), f">>>>>>> {_shown(conflict)}", ""]
+    text = "\n".join(lines).encode("utf-8", "backslashreplace")
+    written = (await git_output(repository, *SAFE, "hash-object", "-w", "--stdin", stdin=text)).decode().strip()
+    return await edited(repository, tree, [f"100644 {written}\t".encode() + os.fsencode(notes)])
+
+
+def _sides(conflict: Conflict) -> list[str]:
+    names = {1: "before both", 2: "the base", 3: "the branch"}
+    return [
+        f"{name}: {f'git cat-file blob {conflict.sides[number].object}' if number in conflict.sides else 'not there'}"
+        for number, name in names.items()
+    ]
+
+
+def _shown(conflict: Conflict) -> str:
+    return os.fsencode(conflict.path).decode(errors="backslashreplace")
+
+
+def _told(conflict: Conflict) -> Conflict:
+    return msgspec.structs.replace(conflict, path=_shown(conflict))

@@ -1,0 +1,212 @@
+"""Making a sandbox: a tree of its own, outside the person's, as the work begins.
+
+It is a git worktree, made in the time that git needs for one. What the person has but the base has not is lent to it:
+the specs as they stand, the ignored files that `spawn.include` names, the submodules that are there. The person's tree,
+index, branches and stash are only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import EllipsisType
+
+import msgspec
+import trio
+
+from cuggino.config import Config
+from cuggino.errors import CugginoError, GitError, SandboxError
+from cuggino.git.locked import repository_lock
+from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.project import STATE_NAME, Project, uuid7
+from cuggino.sandbox import copies
+from cuggino.sandbox.clone import make_clone
+from cuggino.sandbox.discard import discard
+from cuggino.sandbox.records import Stage, forget, save
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.submodules import populate
+from cuggino.sandbox.trusted import ask, filters_off
+
+BEGIN_INDEX = "cuggino-index"
+"""In a sandbox's git directory: the index as it was when the sandbox was made, with the times of its files."""
+EXCLUDE = "cuggino-exclude"
+"""In a sandbox's git directory: what the agent's git is to ignore, for `core.excludesFile`."""
+_UNDO_SECONDS = 20.0
+
+
+async def provision(
+    project: Project,
+    config: Config,
+    *,
+    base: str | None = None,
+    detached: bool = False,
+    title: str = "",
+    id: str | None = None,  # noqa: A002 - it is the sandbox's
+    target: str | EllipsisType | None = ...,
+    item: str | None = None,
+) -> Sandbox:
+    """A sandbox at `base`, any name of a commit, or at HEAD, on the new branch `spawn/<id>` or `detached`.
+
+    `target`, unless it is given, is `base` where that is a branch, here or of a remote, else the branch of HEAD. When
+    this fails or is cancelled nothing is left of it. SandboxError, GitError, StorageError.
+    """
+    sandbox = await _planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
+    sandbox = msgspec.structs.replace(sandbox, item=item)
+    project.prepare()
+    save(project, sandbox, Stage.MAKING)
+    try:
+        await _add(sandbox)
+        sandbox = await _fill(project, config, sandbox)
+    except BaseException:
+        with trio.move_on_after(_UNDO_SECONDS, shield=True), contextlib.suppress(CugginoError):  # the record stays then
+            await discard(sandbox, tip=sandbox.base)
+            forget(project, sandbox)
+        raise
+    save(project, sandbox, Stage.MADE)
+    return sandbox
+
+
+async def dirty(project: Project, specs: str = ".specs") -> tuple[str, ...]:
+    """What of the person's tree is not in a sandbox at HEAD: changed and new files, relative to the project's root."""
+    asked = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
+    left_out = (os.path.normpath(specs), STATE_NAME)
+    excluded = (f":(exclude,glob)[{path[0]}]{re.escape(path[1:])}{rest}" for path in left_out for rest in ("", "/**"))
+    paths_asked = ("--", ".", *excluded)
+    read_only = {"GIT_OPTIONAL_LOCKS": "0"}
+    listed = await git_output(project.root, "-c", "core.fsmonitor=false", *asked, *paths_asked, environment=read_only)
+    top = await _said(project.root, "rev-parse", "--show-toplevel")
+    paths = (Path(top, os.fsdecode(entry[3:])) for entry in listed.split(b"\0")[:-1])
+    return tuple(copies.printable(os.path.relpath(path, project.root)) for path in paths)
+
+
+async def _planned(
+    project: Project,
+    config: Config,
+    base: str | None,
+    *,
+    detached: bool,
+    title: str,
+    id: str,  # noqa: A002
+    target: str | EllipsisType | None,
+) -> Sandbox:
+    """Nothing is made yet."""
+    try:
+        top = Path(await _said(project.root, "rev-parse", "--show-toplevel"))
+        common = Path(await _said(project.root, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    except GitError as error:
+        raise SandboxError(
+            f"{project.root} is in no git repository: {error.message}", advice="A sandbox needs one: `git init`."
+        ) from error
+    commit = await run_git(project.root, *SAFE, "rev-parse", "--verify", "--quiet", f"{base or 'HEAD'}^{{commit}}")
+    if commit.returncode != 0:
+        if base is None:
+            raise SandboxError("The repository has no commit yet.", advice="Make one: a sandbox begins at a commit.")
+        raise SandboxError(f"{base!r} names no commit.", advice="Give a branch, a tag or a commit's hash.")
+    folder = _home(project, config, common) / id
+    if folder.is_relative_to(top):
+        raise SandboxError(f"spawn.root: {folder.parent} is in the repository.", advice="Choose a place outside of it.")
+    return Sandbox(
+        id=id,
+        repository=top,
+        common_dir=common,
+        folder=folder,
+        below="" if project.root == top else str(project.root.relative_to(top)),
+        git_dir=common / "worktrees" / id,
+        branch=None if detached else f"spawn/{id}",
+        base=commit.stdout.decode().strip(),
+        target=await _target(project.root, base) if isinstance(target, EllipsisType) else target,
+        cloned=bool(config.spawn.launcher),
+        specs=config.specs_path,
+        title=title,
+        created_at=datetime.now(UTC).replace(microsecond=0),
+    )
+
+
+def _home(project: Project, config: Config, common: Path) -> Path:
+    """The folder of this repository's sandboxes."""
+    if config.spawn.root is not None:
+        root = project.root / Path(config.spawn.root).expanduser()
+    else:
+        root = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "cuggino"
+    name = common.parent.name if common.name == ".git" else common.name
+    return Path(os.path.realpath(root)) / f"{name}-{hashlib.sha256(os.fsencode(common)).hexdigest()[:8]}"
+
+
+async def _target(root: Path, base: str | None) -> str | None:
+    name = await run_git(root, *SAFE, "rev-parse", "--symbolic-full-name", base or "HEAD")
+    full = name.stdout.decode(errors="surrogateescape").strip()
+    if full.startswith("refs/heads/"):
+        return full.removeprefix("refs/heads/")
+    if full.startswith("refs/remotes/"):
+        return full.removeprefix("refs/remotes/").partition("/")[2]
+    return await _target(root, None) if base is not None else None
+
+
+async def _said(root: Path, *arguments: str) -> str:
+    return os.fsdecode((await git_output(root, *SAFE, *arguments)).removesuffix(b"\n"))
+
+
+async def _add(sandbox: Sandbox) -> None:
+    """Only what must be alone is done under the lock: the files come later."""
+    try:
+        sandbox.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SandboxError(f"{sandbox.folder.parent} cannot be made: {error.strerror}.") from error
+    place = ("--detach",) if sandbox.branch is None else ("--no-track", "-b", sandbox.branch)
+    reason = ("--lock", "--reason", f"a sandbox of cuggino: {sandbox.id}")
+    async with repository_lock(sandbox.common_dir):
+        await git_output(
+            sandbox.repository,
+            *(*SAFE, "-c", "core.filesRefLockTimeout=10000", "-c", "core.packedRefsTimeout=10000"),
+            *("worktree", "add", "--quiet", "--no-checkout", *reason, *place, str(sandbox.folder), sandbox.base),
+        )
+    if not (sandbox.git_dir / "HEAD").is_file():
+        raise SandboxError(f"git has made no {sandbox.git_dir}.")
+
+
+async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
+    filters = await filters_off(sandbox)
+    await ask(sandbox, "read-tree", "--reset", "-u", "--no-recurse-submodules", sandbox.base, more=filters.environment)
+    try:
+        await populate(sandbox)
+        source, target = (top / copies.specs_path(sandbox) for top in (sandbox.repository, sandbox.folder))
+        sandbox.root.mkdir(parents=True, exist_ok=True)
+        if copies.mirror(source, target):
+            await _hide(sandbox, filters.environment)
+        included = copies.include(project.root, sandbox.root, config.spawn.include)
+    except OSError as error:
+        raise SandboxError(f"{error.filename or sandbox.folder}: cannot be copied: {error.strerror}.") from error
+    sandbox = msgspec.structs.replace(sandbox, copied=tuple(str(Path(sandbox.below, path)) for path in included))
+    copies.remember(sandbox)
+    shutil.copy2(sandbox.git_dir / "index", sandbox.git_dir / BEGIN_INDEX)
+    await _exclude(sandbox)
+    if sandbox.cloned:
+        await make_clone(sandbox, (sandbox.git_dir / EXCLUDE).read_bytes())
+    return sandbox
+
+
+async def _hide(sandbox: Sandbox, environment: Mapping[str, str]) -> None:
+    """The agent's git takes the specs that are not as in the base for unchanged, so that it does not commit them."""
+    specs = copies.specs_path(sandbox)
+    changed = await ask(sandbox, "diff-files", "-z", "--name-only", "--", specs, more=environment)
+    if changed:
+        await ask(sandbox, "update-index", "-z", "--skip-worktree", "--stdin", stdin=changed, more=environment)
+
+
+async def _exclude(sandbox: Sandbox) -> None:
+    """What is lent, and what the person's own git ignores everywhere: the agent's git has one file for both."""
+    asked = ("config", "--type=path", "--get", "core.excludesFile")
+    named = await run_git(sandbox.repository, *SAFE, *asked)
+    habit = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "git", "ignore")
+    everywhere = Path(os.fsdecode(named.stdout.removesuffix(b"\n"))) if named.returncode == 0 else habit
+    own = everywhere.read_bytes() if everywhere.is_file() else b""
+    state = os.path.normpath(Path(sandbox.below, STATE_NAME))
+    lent = (*sandbox.copied, copies.specs_path(sandbox), state)
+    lines = [re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(f"/{path}")) + b"\n" for path in lent]
+    (sandbox.git_dir / EXCLUDE).write_bytes(own + (b"" if own.endswith(b"\n") or not own else b"\n") + b"".join(lines))

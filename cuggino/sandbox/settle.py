@@ -1,0 +1,170 @@
+"""An agent has worked: what of it may come home goes onto the branch, all else stays where it is.
+
+What counts is the tree as it stands. The agent's own commits are kept where they hold nothing that must not come home;
+where one does, though a later one took it back, there is one new commit in place of them. The branch only moves forward
+from one settling to the next, so it can be pushed after each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from cuggino.errors import SandboxError
+from cuggino.git import DEFAULT_MESSAGE
+from cuggino.git.run import SAFE, run_git
+from cuggino.manifest import Permits
+from cuggino.project import STATE_NAME
+from cuggino.sandbox import copies
+from cuggino.sandbox.clone import fetch_back
+from cuggino.sandbox.look import Look, knows, looking
+from cuggino.sandbox.provision import BEGIN_INDEX
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.trusted import NOBODY, SETTLED, ask, filters_off, is_ancestor, resolve, settled
+
+_UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD")
+_UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """`tip` is the commit that the branch, or the detached HEAD, is at; None: nothing has changed at all.
+
+    `left_out` are the paths, relative to the top of the tree, of changes that are not on it: they stay in the tree.
+    """
+
+    tip: str | None
+    left_out: tuple[str, ...]
+
+
+async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
+    """Put the work onto the sandbox's branch. Nobody may work in the sandbox meanwhile. Can be done again, and after
+    more work. GitError, SandboxError; the tree is as it was then, and the branch, too."""
+    if not sandbox.folder.is_dir() or not (sandbox.git_dir / "HEAD").is_file():
+        raise SandboxError(f"The sandbox {sandbox.id} is not there any more: {sandbox.folder}.")
+    start = await resolve(sandbox, SETTLED) or sandbox.base
+    agents = await fetch_back(sandbox) if sandbox.cloned else await resolve(sandbox, "HEAD")
+    tip = agents if agents is not None and await is_ancestor(sandbox, start, agents) else start
+    with looking(sandbox, await filters_off(sandbox)) as look:
+        refused = _refusal(sandbox, permits)
+        left_out = await _take(look, agents or tip, refused)
+        left_out |= {copies.printable(path) for path in await _restore(look, start, refused)}
+        tree = (await look.ask("write-tree")).decode().strip()
+        left_out |= {copies.printable(path) for path in await look.dirty_submodules()}
+        parent = tip if tip == start or await _is_clean(sandbox, start, tip, refused) else start
+        commit = parent if await _tree(sandbox, parent) == tree else await _commit(sandbox, tree, parent, message)
+        if start == sandbox.base and await _tree(sandbox, start) == tree:
+            commit = start  # what was done was taken back, or none of it may come home
+        await _move(sandbox, commit, look.index)
+    left_out.update(copies.touched(sandbox))
+    return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)))
+
+
+def _refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
+    """Whether a change of this path, relative to the top of the tree, must not come home."""
+
+    def refused(path: str) -> bool:
+        if copies.lent(sandbox, path):
+            return True
+        below = os.path.relpath(path, sandbox.below or ".") if sandbox.below else path
+        parts = below.split("/")
+        return parts[0] in ("..", STATE_NAME) or not permits.may_write(below)
+
+    return refused
+
+
+async def _take(look: Look, tip: str, refused: Callable[[str], bool]) -> set[str]:
+    """The tree into the index, but for what is refused, which is returned."""
+    found = await look.differences(tip)
+    changed = [*found.changed, *found.new]
+    kept_back = {path for path in (*changed, *found.deleted) if refused(path)} | await look.filtered(changed)
+    # a file where a folder was: it cannot come while something in the folder must not go, and the other way round
+    above = {parent for path in kept_back for parent in _above(path)}
+    blocked = {path for path in changed if path in above or any(parent in kept_back for parent in _above(path))}
+    kept_back |= blocked
+    await look.drop([path for path in found.deleted if path not in kept_back])
+    failed = await look.add([path for path in changed if path not in kept_back])
+    told = (path for path in (*kept_back, *failed) if not copies.lent(look.sandbox, path))
+    return {copies.printable(path) for path in (*told, *found.nested)}
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+async def _restore(look: Look, start: str, refused: Callable[[str], bool]) -> list[str]:
+    """What an agent has committed though it must not come home is as it was at the start again, in the index. Returned,
+    unless it is lent."""
+    index = (await look.ask("diff-index", "--cached", "-z", "--no-renames", start)).split(b"\0")[:-1]
+    lines, paths = [], []
+    for kind, name in zip(index[::2], index[1::2], strict=True):
+        mode, new_mode, commit, new_commit, _ = kind.decode().removeprefix(":").split(" ")
+        path = os.fsdecode(name)
+        if not refused(path) and (new_mode != "160000" or await knows(look.sandbox.repository / path, new_commit)):
+            continue
+        lines.append(f"{mode} {commit}\t".encode() + name)
+        paths.append(path)
+    if lines:
+        lines.sort(key=lambda line: not line.startswith(b"000000"))  # what goes makes room for what comes
+        await look.ask("update-index", "-z", "--index-info", stdin=b"\0".join(lines) + b"\0")
+    return [path for path in paths if not copies.lent(look.sandbox, path)]
+
+
+async def _is_clean(sandbox: Sandbox, start: str, tip: str, refused: Callable[[str], bool]) -> bool:
+    """Whether no commit of start..tip touches what is refused, not even to take it back later."""
+    commits = await ask(sandbox, "rev-list", tip, f"^{start}")
+    options = ("--stdin", "-r", "-m", "-z", "--root", "--no-renames", "--raw", "--no-commit-id", "--no-abbrev")
+    listed = (await ask(sandbox, "diff-tree", *options, stdin=commits)).split(b"\0")[:-1]
+    for kind, name in zip(listed[::2], listed[1::2], strict=True):
+        path, mode, commit = os.fsdecode(name), *kind.decode().split(" ")[1:4:2]
+        if refused(path) or (mode == "160000" and not await knows(sandbox.repository / path, commit)):
+            return False
+    return True
+
+
+async def _tree(sandbox: Sandbox, commit: str) -> str:
+    return (await ask(sandbox, "rev-parse", "--verify", f"{commit}^{{tree}}")).decode().strip()
+
+
+async def _commit(sandbox: Sandbox, tree: str, parent: str, message: str) -> str:
+    text = message.replace("\0", "").strip() or DEFAULT_MESSAGE
+    return await commit_tree(sandbox, tree, (parent,), text)
+
+
+async def commit_tree(sandbox: Sandbox, tree: str, parents: tuple[str, ...], message: str) -> str:
+    """A commit of a tree, by the person; on no branch yet. Neither hooks nor signing."""
+    options = [word for parent in parents for word in ("-p", parent)]
+    command = ("-c", "i18n.commitEncoding=utf-8", "commit-tree", *options, "-F", "-", tree)
+    data = f"{message}\n".encode("utf-8", "backslashreplace")
+    return (await ask(sandbox, *command, stdin=data, more=await author(sandbox.repository))).decode().strip()
+
+
+async def author(repository: Path) -> dict[str, str]:
+    """Variables for commits where the person has not told git who they are; else none."""
+    known = await run_git(repository, *SAFE, "var", "GIT_COMMITTER_IDENT")
+    if known.returncode == 0:
+        return {}
+    name, email = NOBODY
+    return {f"GIT_{who}_{what}": v for who in ("AUTHOR", "COMMITTER") for what, v in (("NAME", name), ("EMAIL", email))}
+
+
+async def _move(sandbox: Sandbox, commit: str, index: Path) -> None:
+    """The branch is at the commit, HEAD on the branch, the index is the commit's, no merge or rebase is halfway."""
+    reason = ("-m", "cuggino: settled")
+    if sandbox.branch is None:
+        await ask(sandbox, "update-ref", *reason, "--no-deref", "HEAD", commit)
+    else:
+        await ask(sandbox, "update-ref", *reason, f"refs/heads/{sandbox.branch}", commit)
+        await ask(sandbox, "symbolic-ref", *reason, "HEAD", f"refs/heads/{sandbox.branch}")
+    if commit != sandbox.base:
+        await settled(sandbox, commit)
+    shutil.copy2(index, sandbox.git_dir / BEGIN_INDEX)
+    index.replace(sandbox.git_dir / "index")
+    for name in _UNFINISHED:
+        (sandbox.git_dir / name).unlink(missing_ok=True)
+    for name in _UNFINISHED_FOLDERS:
+        shutil.rmtree(sandbox.git_dir / name, ignore_errors=True)

@@ -1,0 +1,84 @@
+"""Trees and merges that are computed in the repository's objects alone: no folder, no index of anybody's is touched."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from cuggino.git.run import SAFE, git_output, refusal, run_git
+from cuggino.sandbox.conflicts import Merge, both_sides, marker_size, may_be_small, parse
+
+
+async def merge_trees(repository: Path, base: str, tip: str) -> Merge:
+    """What git makes of two commits, without touching anything."""
+    style = ("-c", "merge.conflictStyle=merge", "-c", "merge.renames=true", "-c", "merge.directoryRenames=conflict")
+    done = await run_git(repository, *SAFE, *style, "merge-tree", "--write-tree", "-z", base, tip)
+    merged = parse(done.stdout) if done.returncode in (0, 1) else None
+    if merged is None:
+        raise refusal(done.returncode, done.stdout + done.stderr)
+    return merged
+
+
+async def small_resolution(repository: Path, merged: Merge) -> str | None:
+    """The tree with both sides' lines wherever they differ; None: they are no small conflicts."""
+    if not may_be_small(merged):
+        return None
+    listed = (await git_output(repository, *SAFE, "ls-tree", "-r", "-z", "--full-tree", merged.tree)).split(b"\0")
+    modes = {os.fsdecode(entry.partition(b"\t")[2]): entry[:6].decode() for entry in listed if entry}
+    lines = []
+    for conflict in merged.conflicts:
+        texts = [await blob(repository, conflict.sides[number].object) for number in (2, 1, 3)]
+        size = marker_size(texts)
+        text = both_sides(await _merged_text(repository, texts, size), size)
+        if text is None:
+            return None
+        written = await git_output(repository, *SAFE, "hash-object", "-w", "--stdin", stdin=text)
+        lines.append(f"{modes[conflict.path]} {written.decode().strip()}\t".encode() + os.fsencode(conflict.path))
+    return await edited(repository, merged.tree, lines)
+
+
+async def differing(repository: Path, old: str, new: str) -> dict[str, str]:
+    """The paths in which two trees differ, with A, D, M or T."""
+    listed = await git_output(repository, *SAFE, "diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
+    fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
+    return dict(zip(fields[1::2], fields[::2], strict=True))
+
+
+async def replaced(repository: Path, tree: str, paths: Collection[str], other: str) -> str:
+    """A tree like `tree`, with these paths as `other` has them, or without where it has none."""
+    if not paths:
+        return tree
+    entries = (await git_output(repository, *SAFE, "ls-tree", "-r", "-z", "--full-tree", other)).split(b"\0")[:-1]
+    wanted = {os.fsencode(path) for path in paths}
+    lines = [f"0 {'0' * len(tree)}\t".encode() + path for path in sorted(wanted)]
+    lines += [entry for entry in entries if entry.partition(b"\t")[2] in wanted]
+    return await edited(repository, tree, lines)
+
+
+async def edited(repository: Path, tree: str, lines: Iterable[bytes]) -> str:
+    """A tree like `tree`, with these lines of `git update-index --index-info` applied, in their order."""
+    with tempfile.TemporaryDirectory(prefix="cuggino-") as scratch:
+        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
+        await git_output(repository, *SAFE, "read-tree", tree, environment=index)
+        data = b"".join(line + b"\0" for line in lines)
+        await git_output(repository, *SAFE, "update-index", "-z", "--index-info", environment=index, stdin=data)
+        return (await git_output(repository, *SAFE, "write-tree", environment=index)).decode().strip()
+
+
+async def _merged_text(repository: Path, texts: list[bytes], size: int) -> bytes:
+    """Of base, common ancestor and branch. Done by git on files of their own: no attribute has a say."""
+    with tempfile.TemporaryDirectory(prefix="cuggino-") as scratch:
+        files = [Path(scratch, name) for name in ("base", "before", "branch")]
+        for file, text in zip(files, texts, strict=True):
+            file.write_bytes(text)
+        arguments = ("merge-file", "-p", "-q", "--diff3", f"--marker-size={size}", *map(str, files))
+        done = await run_git(repository, *SAFE, *arguments)
+    if not 0 <= done.returncode < 128:
+        raise refusal(done.returncode, done.stderr)
+    return done.stdout
+
+
+async def blob(repository: Path, name: str) -> bytes:
+    return await git_output(repository, *SAFE, "cat-file", "blob", name)

@@ -1,0 +1,176 @@
+"""The last part of the way: settle what the agent did, bring it home, and tell what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from cuggino.config import Limits
+from cuggino.events import Send, SystemMessage
+from cuggino.manifest import Permits
+from cuggino.project import write_whole
+from cuggino.sandbox import records
+from cuggino.sandbox.changes import changes
+from cuggino.sandbox.discard import discard
+from cuggino.sandbox.environment import launcher
+from cuggino.sandbox.home import Home, Journey, bring_home
+from cuggino.sandbox.leaks import Leak, leaks
+from cuggino.sandbox.placing import undo
+from cuggino.sandbox.records import Stage
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.secrets import Redaction
+from cuggino.sandbox.settle import settle
+from cuggino.spawn.repair import Repairer
+from cuggino.spawn.report import ChangedFile
+from cuggino.spawn.task import Place, Record
+from cuggino.spawn.yard import Yard
+
+
+class Homecoming(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report tells of it. `problem`: why the work is not home; it is kept then."""
+
+    pull_request: tuple[int, str] | None = None
+    branch: str | None = None
+    changes: Sequence[ChangedFile] = ()
+    left_out: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
+    problem: str = ""
+
+
+async def settle_only(
+    yard: Yard, record: Record, sandbox: Sandbox, permits: Permits, redaction: Redaction
+) -> Homecoming:
+    """The work so far onto the branch, which is kept."""
+    await undo(sandbox)
+    settled = await settle(sandbox, permits, redaction.text(_message(record)))
+    records.save(yard.project, sandbox, Stage.MADE)
+    shown = await _changed(sandbox, sandbox.base, settled.tip)
+    return Homecoming(branch=sandbox.branch, changes=shown, left_out=settled.left_out)
+
+
+async def come_home(
+    yard: Yard,
+    record: Record,
+    sandbox: Sandbox,
+    permits: Permits,
+    environment: Mapping[str, str],
+    secrets: Sequence[str],
+    place: Place,
+    send: Send,
+) -> Homecoming:
+    """Settle and bring home. `environment` is that of the check command and of an agent that repairs; `secrets` are
+    values that must not leave this machine. Where it comes home the sandbox goes, as far as nothing is left in it."""
+    redaction = Redaction(secrets)
+    await undo(sandbox)  # a merge that was killed halfway is no work of the agent's
+    settled = await settle(sandbox, permits, redaction.text(_message(record)))
+    records.save(yard.project, sandbox, Stage.WORKED)
+    config = yard.config
+    attempts = config.spawn.repair_attempts
+    repairer = Repairer(
+        agent=yard.agent,
+        task=record.prompt,
+        specs_path=config.specs_path,
+        check=config.check_command,
+        permits=permits,
+        environment=environment,
+        launcher=launcher(config.spawn.launcher, sandbox),
+        model=record.task.model,
+        limits=Limits(idle_timeout=record.task.idle_timeout, agent_timeout=record.task.total_timeout),
+        attempts=attempts,
+        outputs=place.folder,
+        send=send,
+    )
+
+    async def search(repository: Path, base: str, tip: str) -> list[Leak]:
+        return await leaks(repository, base, tip, secrets)
+
+    home = await bring_home(
+        Journey(
+            sandbox=sandbox,
+            tip=settled.tip,
+            permits=permits,
+            title=redaction.text(record.task.title),
+            body=redaction.text(record.summary),
+            chosen=record.task.integrate or config.spawn.integrate,
+            check=checking(yard, sandbox, environment, place, redaction),
+            repair=repairer,
+            repair_attempts=attempts,
+            leaks=search,
+        ),
+        send,
+    )
+    left_out = (*settled.left_out, *home.left_out)
+    if home.how != "kept":
+        await _arrived(yard, sandbox, home, keeps_folder=bool(left_out))
+    if home.reason and home.how != "kept":
+        await send(SystemMessage(text=home.reason))
+    found = home.pull_request
+    return Homecoming(
+        pull_request=None if found is None else (found.number, found.url),
+        branch=None if home.how in ("nothing", "merge") else sandbox.branch,
+        changes=await _changed(sandbox, home.base or sandbox.base, home.tip),
+        left_out=left_out,
+        conflicts=_told(home),
+        problem=home.reason if home.how == "kept" else "",
+    )
+
+
+def checking(
+    yard: Yard, sandbox: Sandbox, environment: Mapping[str, str], place: Place, redaction: Redaction
+) -> Callable[[Path], Awaitable[bool]] | None:
+    """The check command in the sandbox; None: none is configured."""
+    command = yard.config.check_command
+    if command is None:
+        return None
+    commands = yard.commands(sandbox, environment)
+
+    async def check(_root: Path) -> bool:
+        with redacted(place.output("check"), place.check, redaction) as output:
+            result = await commands.run(command, output, timeout=yard.config.limits.command_timeout)
+        return result.exit_code == 0
+
+    return check
+
+
+@contextmanager
+def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
+    """A file for the raw output of a command. It is removed with the block, and what may be told of it is kept."""
+    try:
+        yield raw
+    finally:
+        if raw.exists():
+            write_whole(told, redaction.bytes(raw.read_bytes()))
+            raw.unlink()
+
+
+async def _arrived(yard: Yard, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
+    """What is not needed any more goes: the branch only where a merge has it, or nothing is on it."""
+    records.save(yard.project, sandbox, Stage.HOME)
+    if keeps_folder:
+        return
+    gone = home.how in ("nothing", "merge")
+    await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
+    if gone:
+        records.save(yard.project, sandbox, Stage.REMOVED)
+
+
+async def _changed(sandbox: Sandbox, base: str, tip: str | None) -> tuple[ChangedFile, ...]:
+    if tip is None:
+        return ()
+    return tuple(
+        ChangedFile(path=it.path, added=it.added, removed=it.removed, what=it.what)
+        for it in await changes(sandbox.repository, base, tip)
+    )
+
+
+def _told(home: Home) -> list[str]:
+    how = {"small": "both sides' lines kept", "repair": "repaired by an agent", "clean": "merged"}
+    outcome = how[home.merged] if home.merged is not None else "left for you"
+    return [f"`{conflict.path}` ({', '.join(conflict.kinds)}): {outcome}" for conflict in home.conflicts]
+
+
+def _message(record: Record) -> str:
+    return f"{record.task.title}\n\n{record.summary}".strip()

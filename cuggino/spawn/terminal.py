@@ -1,0 +1,45 @@
+"""Asking the person in the terminal about one denied permission, while events go on being shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import trio
+
+from cuggino.output.text import visible
+from cuggino.spawn.yard import Permission
+
+_ANSWERS: dict[str, Permission] = {
+    "a": "allow",
+    "allow": "allow",
+    "y": "allow",
+    "yes": "allow",
+    "d": "deny",
+    "deny": "deny",
+    "n": "deny",
+    "no": "deny",
+    "all": "allow all",
+    "allow all": "allow all",
+    "s": "stop",
+    "stop": "stop",
+}
+_LINE = 1024
+
+
+def has_terminal() -> bool:
+    """Whether there is somebody to ask, and a place to ask in."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+
+
+async def ask_person(question: str) -> Permission:
+    """Until there is an answer that is one; the end of input is `stop`. Cancelled, it reads nothing more."""
+    while True:
+        print(f"\n{visible(question)}\n[a]llow, [d]eny, allow [all], [s]top: ", end="", file=sys.stderr, flush=True)
+        await trio.lowlevel.wait_readable(sys.stdin.fileno())
+        line = os.read(sys.stdin.fileno(), _LINE)  # a terminal gives whole lines
+        if not line:
+            return "stop"
+        answer = _ANSWERS.get(line.decode(errors="replace").strip().lower())
+        if answer is not None:
+            return answer

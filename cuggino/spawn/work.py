@@ -1,0 +1,277 @@
+"""Execute, monitor, recover: the agent at its task, until it is done, or cannot or may not go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from cuggino import events
+from cuggino.agents.agent import AgentOptions, AgentResult, Denial
+from cuggino.agents.prompts import Prompt
+from cuggino.errors import LlmSessionError
+from cuggino.events import (
+    AgentMessage,
+    Event,
+    LLMStarted,
+    RecoveryAttempt,
+    Send,
+    SpawnStatus,
+    SystemMessage,
+    ToolCall,
+)
+from cuggino.loop.again import Retry, Tally, WaitUntil
+from cuggino.loop.again import decide as decide_again
+from cuggino.manifest import TIME_FACTOR, Permits, SandboxManifest
+from cuggino.roles import Role
+from cuggino.sandbox.environment import launcher
+from cuggino.sandbox.sandbox import Sandbox
+from cuggino.spawn import recover
+from cuggino.spawn.monitor import Monitor
+from cuggino.spawn.task import Task
+from cuggino.spawn.yard import Yard
+
+GO_ON = (
+    "What was denied to you before is allowed now, as far as it can be; what is denied again stays denied. "
+    "Try again what failed for that reason, and finish the task."
+)
+RESUMED = "You were interrupted. Look at what is there, and finish the task."
+
+
+class Worked(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went."""
+
+    status: SpawnStatus
+    limit_reached: bool = False
+    summary: str = ""
+    problem: str = ""
+    recovery: Sequence[str] = ()
+    last_lines: Sequence[str] = ()
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """What must outlive a crash, as soon as it is known."""
+
+    manifest: Callable[[SandboxManifest], None]
+    conversation: Callable[[str], None]
+
+
+async def work(
+    yard: Yard,
+    task: Task,
+    sandbox: Sandbox,
+    manifest: SandboxManifest,
+    prompt: Prompt,
+    environment: Callable[[SandboxManifest], Mapping[str, str]],
+    output: Callable[[str], Path],
+    keep: Keep,
+    send: Send,
+    *,
+    conversation: str | None = None,
+) -> Worked:
+    """Run the agent, and again with more permissions as the strategy has it; `conversation` is gone on with.
+
+    Raises LlmSessionError when the agent failed. Cancelled, nothing of it is alive. Whatever happens, no output of it
+    is left in a file.
+    """
+    return await _Work(
+        yard, task, sandbox, manifest, prompt, environment, output, keep, send, conversation=conversation
+    ).run()
+
+
+class _Work:
+    def __init__(
+        self,
+        yard: Yard,
+        task: Task,
+        sandbox: Sandbox,
+        manifest: SandboxManifest,
+        prompt: Prompt,
+        environment: Callable[[SandboxManifest], Mapping[str, str]],
+        output: Callable[[str], Path],
+        keep: Keep,
+        send: Send,
+        *,
+        conversation: str | None,
+    ) -> None:
+        self._yard = yard
+        self._task = task
+        self._sandbox = sandbox
+        self._manifest = manifest
+        self._prompt = prompt
+        self._environment = environment
+        self._output = output
+        self._keep = keep
+        self._send = send
+        self._conversation = conversation
+        self._words = prompt.task if conversation is None else RESUMED
+        self._message = ""
+        self._recovery: list[str] = []
+        total = task.total_timeout * TIME_FACTOR[manifest.complexity]
+        self._monitor = Monitor(idle=task.idle_timeout, total=total, now=yard.now, send=send)
+        self._attempt = 0
+
+    async def run(self) -> Worked:
+        rounds = 0
+        while True:
+            result = await self._until_it_ends()
+            if result is None:
+                return self._stopped()
+            denials = _each_once(result.denials)
+            worked = Worked(
+                status="success", summary=result.final_text or self._message, recovery=tuple(self._recovery)
+            )
+            decision = await self._decide(denials, rounds) if denials else None
+            if decision is None:
+                return worked
+            if isinstance(decision, recover.Refuse):
+                return msgspec.structs.replace(
+                    worked,
+                    status="permission-denied",
+                    limit_reached=decision.limit_reached,
+                    problem=f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+                )
+            rounds += 1
+            limit = self._task.max_escalations if self._task.recovery == "moderate" else None
+            await self._send(RecoveryAttempt(attempt=rounds, max=limit))
+            self._recovery += [f"round {rounds}: {words}" for words in decision.fixes]
+            self._manifest = decision.manifest
+            self._keep.manifest(decision.manifest)
+            self._words = GO_ON
+
+    # ---- the agent
+
+    async def _until_it_ends(self) -> AgentResult | None:
+        """None: it was stopped for its time. A provider that is overloaded is waited for, within that time."""
+        tally = Tally()
+        while True:
+            self._attempt += 1
+            await self._send(LLMStarted(agent=self._yard.agent.name, attempt=self._attempt))
+            try:
+                with self._monitor.begin():
+                    return await self._spawn()
+                return None
+            except LlmSessionError as error:
+                why = error.message
+                limits, jitter = self._yard.config.limits, self._yard.random.random()
+                match decide_again(error, tally, limits, now=self._yard.now(), jitter=jitter):
+                    case Retry() as retry:
+                        pause, tally = retry.delay, retry.tally
+                    case WaitUntil() as wait:
+                        pause = (wait.until - self._yard.now()).total_seconds()
+                    case _:
+                        raise
+            await self._send(SystemMessage(text=f"{why} Again in {pause:.0f} s."))
+            if self._conversation is not None:
+                self._words = RESUMED
+            with self._monitor.pause() as scope:
+                await self._yard.sleep(pause)
+            if scope.cancelled_caught:
+                return None
+
+    async def _spawn(self) -> AgentResult:
+        fresh = self._conversation is None
+        name = self._conversation or str(uuid4())
+        output = self._output(f"agent.{self._attempt}")
+        options = AgentOptions(
+            role=Role.WORKER,
+            cwd=self._sandbox.root,
+            prompt=self._words,
+            output=output,
+            system_prompt=self._prompt.standing,
+            session_id=name if fresh else None,
+            resume_session_id=None if fresh else name,
+            model=self._task.model,
+            environment=self._environment(self._manifest),
+            permits=Permits(manifest=self._manifest, bounds=self._yard.bounds),
+            launcher=launcher(self._yard.config.spawn.launcher, self._sandbox),
+        )
+        spoke = False
+
+        async def see(event: Event) -> None:
+            nonlocal spoke
+            if isinstance(event, AgentMessage | ToolCall) and not spoke:
+                spoke = True
+                self._converse(name)
+            if isinstance(event, AgentMessage):
+                self._message = event.text
+            await self._monitor.see(event)
+
+        try:
+            result = await self._yard.agent.spawn(options, see)
+        finally:
+            for path in (output, output.with_name(f"{output.name}.err")):
+                path.unlink(missing_ok=True)
+        self._converse(result.session_id or name)
+        return result
+
+    def _converse(self, name: str) -> None:
+        if self._conversation != name:
+            self._conversation = name
+            self._keep.conversation(name)
+
+    # ---- what was denied
+
+    async def _decide(self, denials: Sequence[Denial], rounds: int) -> recover.Retry | recover.Refuse | None:
+        """None: the person lets all denials stand."""
+        secrets = self._yard.config.spawn.secrets
+        folder, bounds = self._sandbox.root, self._yard.bounds
+        for denial in denials:
+            fix = recover.compute_fix(denial, self._manifest, bounds, folder, secrets)
+            words = fix.words if isinstance(fix, recover.Fix) else None
+            await self._monitor.tell(events.PermissionError(error=said(denial), fix=words))
+        decision = recover.decide(
+            self._task.recovery,
+            denials,
+            self._manifest,
+            rounds,
+            self._task.max_escalations,
+            bounds=bounds,
+            folder=folder,
+            secrets_allowed=secrets,
+        )
+        return await self._ask(decision) if isinstance(decision, recover.Ask) else decision
+
+    async def _ask(self, asked: recover.Ask) -> recover.Retry | recover.Refuse | None:
+        assert self._yard.ask is not None
+        allowed: list[recover.Fix] = []
+        for number, (denial, fix) in enumerate(asked.fixes):
+            match await self._yard.ask(f"{said(denial)}: {fix.words}?"):
+                case "allow":
+                    allowed.append(fix)
+                case "allow all":
+                    allowed += [fix for _, fix in asked.fixes[number:]]
+                    break
+                case "stop":
+                    return recover.Refuse("you stopped it")
+        if not allowed:
+            return None
+        return recover.Retry(recover.with_fixes(self._manifest, allowed), tuple(fix.words for fix in allowed))
+
+    def _stopped(self) -> Worked:
+        status = self._monitor.timeout
+        why = (
+            f"The agent was silent for {self._task.idle_timeout:g} s (--idle-timeout)."
+            if status == "idle-timeout"
+            else "The agent took longer than it may (--total-timeout, times what the manifest's complexity says)."
+        )
+        return Worked(
+            status=status,
+            summary=self._message,
+            problem=why,
+            recovery=tuple(self._recovery),
+            last_lines=self._monitor.last_lines,
+        )
+
+
+def said(denial: Denial) -> str:
+    """What was denied, in a line: the tool, and of its input what tells most."""
+    given = denial.input if isinstance(denial.input, Mapping) else {}
+    what = next((str(given[name]) for name in ("command", "file_path", "path", "pattern") if given.get(name)), "")
+    return f"{denial.tool}: {what}" if what else denial.tool
+
+
+def _each_once(denials: Sequence[Denial]) -> list[Denial]:
+    return [denial for place, denial in enumerate(denials) if denial not in denials[:place]]

@@ -1,0 +1,225 @@
+"""`cuggino spawn` with agents' real programs, in a git project, against models that play each role's scripts.
+
+    with spawn_house(tmp_path, worker=[[[bash("make")], [Say("Done.")]]]) as house:
+        finished = await house.spawn(*house.given(allowedCommands=["make"]))
+        assert house.requests("worker")[-1].tool_results == ["…"]
+
+A role's scripts are for its conversations, in the order in which they begin; the last one is for all that follow. In
+what tools are given, `{root}` is the project, `{request}` the evaluator's file, `{conflicts}` the repairer's folder,
+`{specs}` that of the specs, and `{canary}` the house's canary.
+
+What agents in a sandbox inherit does not keep them from the network: but for this machine there is a proxy before them
+that nobody has started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from cuggino.config import BackendName
+from tests.e2e.github_server import Pulls, bare_origin, gh_environment, git, github_server
+from tests.e2e.leftovers import left
+from tests.e2e.loopback import Loopback, Request, Say, Script, Use, by_role, claude_environment, loopback
+from tests.e2e.messages import Block
+from tests.e2e.programs import programs_folder
+from tests.e2e.provider import Asked
+from tests.e2e.providers import PROVIDERS
+from tests.process.house import COMMAND
+from tests.process.spawn_house import SpawnHouse
+
+PATIENCE = 60.0
+"""Seconds for the next thing to appear in a window."""
+
+_NOWHERE = "http://127.0.0.1:9"
+_ALONE = {
+    **{name: _NOWHERE for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")},
+    **{name: "127.0.0.1,localhost" for name in ("NO_PROXY", "no_proxy")},
+}
+_PATHS = {
+    "{request}": re.compile(r"in this file; read it whole: (.+)"),
+    "{conflicts}": re.compile(r"three versions, are in the folder: (.+)"),
+    "{specs}": re.compile(r"- Specs: (.+)"),
+}
+
+
+def bash(command: str, **more: Any) -> Use:
+    return Use("Bash", {"command": command, **more})
+
+
+def read(path: str) -> Use:
+    return Use("Read", {"file_path": path})
+
+
+def write(path: str, content: str) -> Use:
+    return Use("Write", {"file_path": path, "content": content})
+
+
+class RealHouse(SpawnHouse):
+    """Made by `spawn_house`. `add` is laid over the environment; an empty value takes a name out."""
+
+    server: Loopback
+    """claude's model."""
+
+    def __init__(self, folder: Path, agent: BackendName, config: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.programs = programs_folder(folder / "bin", agent)
+        self.add: dict[str, str] = {}
+        super().__init__(folder, **{"agent": agent, **config})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join((str(self.programs), os.environ["PATH"]))
+        whole = {**super().environment, **_ALONE, "TMPDIR": str(self.temporary), **self.add, "PATH": path}
+        return {name: value for name, value in whole.items() if value}
+
+    @contextmanager
+    def serving(self, agent: BackendName, scripts: Mapping[str, Sequence[Script]]) -> Iterator[None]:
+        if agent == "claude":
+            route = by_role({_words(role): given for role, given in scripts.items()})
+            with loopback(lambda request: self._filled(route(request), request.first_user)) as self.server:
+                self.add |= claude_environment(self.home, self.server.url, CLAUDE_CODE_TMPDIR="")
+                yield
+            return
+
+        def ask(asked: Asked) -> Script:
+            [role] = [role for role in scripts if _words(role) in asked.text]
+            return self._filled(scripts[role][0], asked.text)
+
+        with PROVIDERS[agent].serve(ask) as served:
+            self.add |= PROVIDERS[agent].environment(self.home, served.url)
+            yield
+
+    def _filled(self, script: Script, prompt: str) -> Script:
+        names = {name: match[1] for name, where in _PATHS.items() if (match := where.search(prompt))}
+        names |= {"{root}": str(self.root), "{canary}": self.canary}
+        return [[_filled(block, names) for block in turn] for turn in script]
+
+    # ---- what was seen
+
+    def requests(self, role: str) -> list[Request]:
+        """What agents of this role asked claude's model."""
+        return [request for request in self.server.requests if _words(role) in request.system]
+
+    def left(self) -> list[str]:
+        """Also those without the canary that work in the house's folders or have one of its files open: keepers."""
+        return left(self.canary, self.folder)
+
+    @property
+    def remembered(self) -> list[Path]:
+        """The files in which claude keeps conversations."""
+        places = (self.home / ".claude" / "projects", self.temporary)
+        return [path for place in places for path in place.rglob("*") if path.is_file()]
+
+    def snapshot(self) -> dict[str, Any]:
+        whole = super().snapshot()
+        return {**whole, "refs": [line for line in whole["refs"] if "refs/remotes/origin/spawn/" not in line]}
+
+    # ---- a terminal
+
+    @asynccontextmanager
+    async def window(self, *arguments: str) -> AsyncIterator[Window]:
+        """`cuggino ARGUMENTS` in a terminal of its own, for the length of the block."""
+        window = Window(self)
+        await window.open(arguments)
+        try:
+            yield window
+        finally:
+            with trio.CancelScope(shield=True):
+                await window.tmux("kill-server", check=False)
+
+
+class Window:
+    """A terminal, and somebody who types and reads."""
+
+    def __init__(self, house: RealHouse) -> None:
+        self._house = house
+        self._code = house.folder / "code"
+
+    async def tmux(self, *arguments: str, check: bool = True) -> str:
+        done = await trio.run_process(
+            ["tmux", "-u", "-S", str(self._house.temporary / "tmux"), "-f", os.devnull, *arguments],
+            cwd=self._house.root,
+            env=self._house.environment,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=check,
+        )
+        return done.stdout.decode()
+
+    async def open(self, arguments: Sequence[str]) -> None:
+        command = shlex.join([sys.executable, *COMMAND, *arguments])
+        shown = f"{command}; echo $? > {shlex.quote(str(self._code))}; exec cat"
+        await self.tmux("new-session", "-d", "-x", "200", "-y", "50", "sh", "-c", shown)
+
+    async def screen(self) -> str:
+        return await self.tmux("capture-pane", "-p", "-J", "-S", "-")
+
+    async def until(self, words: str) -> None:
+        shown = ""
+        with trio.move_on_after(PATIENCE):
+            while words not in (shown := await self.screen()):
+                await trio.sleep(0.05)
+            return
+        raise AssertionError(f"The window was to show {words!r} and shows\n{shown}")
+
+    async def answer(self, line: str) -> None:
+        await self.tmux("send-keys", "-l", f"{line}\n")
+
+    async def code(self) -> int:
+        """The exit code, when it has ended."""
+        with trio.fail_after(PATIENCE):
+            while not self._code.exists() or not self._code.read_text():
+                await trio.sleep(0.05)
+        return int(self._code.read_text())
+
+
+@contextmanager
+def spawn_house(
+    folder: Path, agent: BackendName = "claude", config: Mapping[str, Any] | None = None, **roles: Sequence[Script]
+) -> Iterator[RealHouse]:
+    """A project and its agent's model; `roles` are the scripts of `evaluator`, `worker` and `repairer`."""
+    house = RealHouse(folder, agent, config or {})
+    with house.serving(agent, roles):
+        yield house
+
+
+@contextmanager
+def on_github(house: RealHouse) -> Iterator[Pulls]:
+    """The house's project has an origin on a GitHub of this machine, which the real gh asks."""
+    with github_server() as server:
+        whole = gh_environment(house.home, server)
+        (house.programs / "gh").symlink_to(house.home / "programs" / "gh")
+        house.add |= {name: value for name, value in whole.items() if name.startswith(("GH_", "GIT_"))}
+        pulls = Pulls(server, bare_origin(house.folder / "origin.git", house.root))
+        git(house.root, "push", "--quiet", "origin", "main")
+        git(house.root, "fetch", "--quiet", "origin")
+        pulls.server = server
+        yield pulls
+
+
+def _words(role: str) -> str:
+    return f"# Your role: {role}"
+
+
+def _filled(block: Block, names: Mapping[str, str]) -> Block:
+    if not isinstance(block, Use):
+        return block
+    filled = {}
+    for key, value in block.input.items():
+        if isinstance(value, str):
+            for name, meant in names.items():
+                value = value.replace(name, meant)
+        filled[key] = value
+    return replace(block, input=filled)

@@ -1,0 +1,118 @@
+"""`kill -9` in the middle of an iteration: the next watch loses that iteration at most, and does nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from cuggino.events import CiStateLoaded
+from tests.e2e.ci_house import CiHouse, ci_house, run, say
+from tests.e2e.github_pull import comment
+from tests.e2e.github_server import Reply, Request, git
+from tests.process.house import Running
+
+pytestmark = pytest.mark.e2e
+
+GATE = "touch {seen}/gate; while test -e {seen}/gate; do sleep 0.02; done"
+
+
+async def at_gate(house: CiHouse) -> None:
+    with trio.fail_after(60):
+        while not (house.seen / "gate").exists():  # noqa: ASYNC110 - a file of another process
+            await trio.sleep(0.01)
+
+
+async def killed(running: Running) -> None:
+    running.send(signal.SIGKILL)
+    with trio.fail_after(30):
+        assert (await running.end())[0] == -signal.SIGKILL
+
+
+def scene(house: CiHouse, *, triage: str = "true", worker: str = "true") -> None:
+    """A failing check and a thread; the first agents of a role play this first."""
+    house.pull.job("test", lambda it: "SUCCESS" if it.file("fixed.txt") else "FAILURE")
+    house.pull.thread("app.py", 1, comment("mia", "MEMBER", "Say hello."))
+    house.play(
+        triage=[{"steps": [run(triage), {"do": "structured", "value": {"verdict": "real", "cause": "x"}}]}],
+        worker=[
+            {"when": {"contains": "thread.md", "exists": "hello.txt"}, "steps": [say("It is there.")], "times": 0},
+            {"when": {"contains": "thread.md"}, "steps": [run("echo hello > hello.txt"), say("Said.")], "times": 0},
+            {"when": {"contains": "failure.md"}, "steps": [run(worker)]},
+            {"steps": [run("echo x > fixed.txt"), say("Fixed.")], "times": 0},
+        ],
+    )
+
+
+async def goes_on_to_its_end(house: CiHouse) -> None:
+    finished = await house.watch("12")
+    assert finished.code == 0, (finished.err, finished.out[-2000:])
+    assert next(event for event in finished.events if isinstance(event, CiStateLoaded)).resumed
+    subjects = git(house.bare, "log", "--format=%s", "main..change").splitlines()
+    assert sorted(subjects) == ["Fix test", "Review: app.py", "a change"]
+    (thread,) = house.pull.threads
+    assert [it["viewerDidAuthor"] for it in thread["comments"]] == [False, True]
+    assert "## In Flight" not in house.state.read_text()
+    assert "- test: 1\n" in house.state.read_text()
+    assert house.git("worktree", "list").count("\n") == 0
+    assert not list((house.root / ".cuggino" / "spawns").iterdir())
+
+
+@pytest.mark.parametrize("role", ["triage", "worker"])
+async def test_while_an_agent_works(tmp_path: Path, role: str) -> None:
+    with ci_house(tmp_path) as house:
+        scene(house, **{role: GATE})
+        async with house.watching("12") as running:
+            await at_gate(house)
+            await killed(running)
+        (house.seen / "gate").unlink()
+        await goes_on_to_its_end(house)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_while_it_pushes(tmp_path: Path, taken: bool) -> None:
+    """The server takes the push all the same, or does not."""
+    with ci_house(tmp_path) as house:
+        scene(house)
+        hook = house.bare / "hooks" / "pre-receive"
+        gate = GATE.replace("{seen}", str(house.seen))
+        hook.write_text(f"#!/bin/sh\n{gate}\nexit {0 if taken else 1}\n")
+        hook.chmod(0o755)
+        before = house.pull.tip
+        async with house.watching("12") as running:
+            await at_gate(house)
+            assert "## In Flight\n- push " in house.state.read_text()
+            await killed(running)
+        hook.unlink()
+        (house.seen / "gate").unlink()
+        with trio.fail_after(30):
+            while taken and house.pull.tip == before:  # noqa: ASYNC110 - git goes on by itself
+                await trio.sleep(0.01)
+        await trio.sleep(0 if taken else 0.5)
+        await goes_on_to_its_end(house)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_while_it_answers(tmp_path: Path, taken: bool) -> None:
+    with ci_house(tmp_path) as house:
+        scene(house)
+        pids: list[int] = []
+        real = house.pull.reply
+
+        def reply(request: Request) -> Reply:
+            if not pids:
+                return real(request)
+            answer = real(request) if taken else Reply(503)
+            os.kill(pids.pop(), signal.SIGKILL)
+            return answer
+
+        house.server.on("POST", r"repos/o/r/pulls/12/comments/(?P<id>\d+)/replies", reply)
+        async with house.watching("12") as running:
+            pids.append(running.process.pid)
+            with trio.fail_after(90):
+                assert (await running.end())[0] == -signal.SIGKILL
+        assert "## In Flight\n- answer " in house.state.read_text()
+        await goes_on_to_its_end(house)

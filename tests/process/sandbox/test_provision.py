@@ -1,0 +1,341 @@
+"""Sandboxes are made as they should be, many at once, and the person notices nothing. Real git."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from cuggino.errors import SandboxError
+from cuggino.git.locked import repository_lock
+from cuggino.project import Project
+from cuggino.sandbox import records
+from cuggino.sandbox.provision import dirty, provision
+from cuggino.sandbox.records import Stage
+from cuggino.sandbox.removal import remove
+from tests.process.sandbox.person import LAUNCHER, Person, files, git, has, listing, write
+
+BOTH = pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["worktree", "clone"])
+
+
+@BOTH
+async def test_a_sandbox_has_the_base_and_what_is_lent(person: Person, launcher: tuple[str, ...]) -> None:
+    write(person.root / ".specs" / "app.md", "be better\n")
+    write(person.root / ".specs" / "new.md", "new\n")
+    write(person.root / "kept", "not committed\n")
+    sandbox = await provision(person.project, person.config(launcher=launcher, include=(".env",)), title="A task")
+    assert files(sandbox.folder) == [".env", ".gitignore", ".specs/app.md", ".specs/new.md", "folder/file", "kept"]
+    assert (sandbox.folder / "kept").read_text() == "as it was\n"
+    assert (sandbox.folder / ".specs" / "app.md").read_text() == "be better\n"
+    assert (sandbox.folder / ".env").read_text() == "PASSWORD=swordfish\n"
+    assert sandbox.branch == f"spawn/{sandbox.id}" == git(sandbox.folder, "branch", "--show-current").strip()
+    assert sandbox.base == git(person.top, "rev-parse", "HEAD").strip()
+    assert (sandbox.target, sandbox.title, sandbox.cloned) == ("main", "A task", bool(launcher))
+    assert records.load(person.project, sandbox.id[:12]) == records.Record(sandbox=sandbox, stage=Stage.MADE)
+
+
+@BOTH
+@pytest.mark.parametrize("state", ["clean", "dirty", "detached", "submodule"])
+async def test_the_person_notices_nothing(
+    person: Person, launcher: tuple[str, ...], state: str, tmp_path: Path
+) -> None:
+    if state == "dirty":
+        write(person.root / "kept", "stashed\n")
+        git(person.top, "stash")
+        write(person.root / "kept", "staged\n")
+        git(person.top, "add", "kept")
+        write(person.root / "kept", "changed since\n")
+        write(person.root / "untracked", "")
+    elif state == "detached":
+        git(person.top, "checkout", "-q", "--detach")
+    elif state == "submodule":
+        _with_submodule(person, tmp_path)
+    before = person.belongings()
+    sandbox = await provision(person.project, person.config(launcher=launcher, include=(".env",)))
+    assert person.belongings() == before
+    assert sandbox.target == (None if state == "detached" else "main")
+    await remove(person.project, sandbox, force=False)
+    assert person.belongings() == before
+    assert person.branches == ["main"]
+    assert (
+        listing(person.top / ".git" / "worktrees") == listing(tmp_path / "sandboxes") == listing(sandbox.folder) == []
+    )
+
+
+def _with_submodule(person: Person, folder: Path) -> None:
+    inner, library = Person(folder / "inner"), Person(folder / "library")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(library.top, *allowed, "submodule", "add", "-q", str(inner.top), "inner")
+    git(library.top, "commit", "-qam", "with a submodule of its own")
+    git(person.top, *allowed, "submodule", "add", "-q", str(library.top), "libraries/the library")
+    git(person.top, *allowed, "submodule", "update", "-q", "--init", "--recursive")
+    git(person.top, "commit", "-qam", "with a submodule")
+
+
+@BOTH
+async def test_submodules_are_filled_at_the_commits_of_the_base(
+    person: Person, launcher: tuple[str, ...], tmp_path: Path
+) -> None:
+    _with_submodule(person, tmp_path)
+    base = git(person.top, "rev-parse", "HEAD").strip()
+    commit_in = person.top / "libraries" / "the library"
+    write(commit_in / "kept", "newer\n")
+    git(commit_in, "commit", "-qam", "newer")
+    sandbox = await provision(person.project, person.config(launcher=launcher), base=base)
+    library = sandbox.folder / "libraries" / "the library"
+    assert (library / "kept").read_text() == "as it was\n"
+    assert (library / "inner" / "kept").read_text() == "as it was\n"
+    assert git(library, "remote", "get-url", "origin").strip() == str(tmp_path / "library")
+    assert git(sandbox.folder, "status", "--short") == ""
+
+
+async def test_a_submodule_that_the_person_does_not_have_stays_empty(person: Person, tmp_path: Path) -> None:
+    _with_submodule(person, tmp_path)
+    git(person.top, "submodule", "deinit", "-q", "--all", "--force")
+    sandbox = await provision(person.project, person.config())
+    assert listing(sandbox.folder / "libraries" / "the library") == []
+
+
+@BOTH
+async def test_a_project_in_a_subfolder_with_a_strange_name(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    person = Person(tmp_path / "ein Projekt, été 日本", "unter ordner/[ü]*")
+    write(person.root / ".cuggino.json", "{}")
+    write(person.root / ".specs" / "app.md", "be better\n")
+    before = person.belongings()
+    assert await dirty(person.project) == (".cuggino.json",)
+    sandbox = await provision(person.project, person.config(launcher=launcher, include=(".env",)))
+    assert sandbox.below == "unter ordner/[ü]*"
+    assert files(sandbox.root) == [".env", ".gitignore", ".specs/app.md", "folder/file", "kept"]
+    assert (sandbox.root / ".specs" / "app.md").read_text() == "be better\n"
+    assert person.belongings() == before
+
+
+async def test_dirty_is_what_the_person_has_and_the_sandbox_has_not(person: Person) -> None:
+    assert await dirty(person.project) == ()
+    write(person.root / ".specs" / "app.md", "be better\n")
+    write(person.root / ".specs" / "more" / "deep.md", "more\n")
+    write(person.root / "folder" / "file", "changed\n")
+    write(person.root / "new" / "one", "")
+    (person.root / "kept").unlink()
+    assert await dirty(person.project) == ("folder/file", "kept", "new")
+
+
+@BOTH
+async def test_specs_that_the_person_has_not_are_not_in_the_sandbox(person: Person, launcher: tuple[str, ...]) -> None:
+    (person.root / ".specs" / "app.md").unlink()
+    (person.root / ".specs").rmdir()
+    sandbox = await provision(person.project, person.config(launcher=launcher))
+    assert files(sandbox.folder) == [".gitignore", "folder/file", "kept"]
+
+
+async def test_a_base_by_name_is_where_the_work_comes_home_to(person: Person) -> None:
+    git(person.top, "branch", "develop")
+    git(person.top, "update-ref", "refs/remotes/origin/release/2", "HEAD")
+    config = person.config()
+    assert (await provision(person.project, config, base="develop")).target == "develop"
+    assert (await provision(person.project, config, base="origin/release/2")).target == "release/2"
+    assert (await provision(person.project, config, base="HEAD~0")).target == "main"
+    assert (await provision(person.project, config, base="develop", target="other")).target == "other"
+
+
+async def test_detached(person: Person) -> None:
+    sandbox = await provision(person.project, person.config(), detached=True)
+    assert sandbox.branch is None
+    assert git(sandbox.folder, "branch", "--show-current") == ""
+    assert person.branches == ["main"]
+
+
+async def test_what_cannot_be_made_is_said_and_leaves_nothing(person: Person, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="'nonsense' names no commit"):
+        await provision(person.project, person.config(), base="nonsense")
+    with pytest.raises(SandboxError, match="names no commit"):
+        await provision(person.project, person.config(), base="--help")
+    inside = msgspec.structs.replace(
+        person.config(), spawn=msgspec.structs.replace(person.config().spawn, root="below")
+    )
+    with pytest.raises(SandboxError, match="is in the repository"):
+        await provision(person.project, inside)
+    with pytest.raises(SandboxError, match="leads out of the project"):
+        await provision(person.project, person.config(include=("../*",)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SandboxError, match="is in no git repository"):
+        await provision(Project.find(tmp_path / "empty"), person.config())
+    git(tmp_path / "empty", "init", "-q")
+    with pytest.raises(SandboxError, match="has no commit yet"):
+        await provision(Project.find(tmp_path / "empty"), person.config())
+    assert listing(tmp_path / "sandboxes") == listing(person.project.spawns) == []
+    assert person.branches == ["main"]
+
+
+async def test_a_filter_that_is_a_script_of_the_tree_does_not_run(person: Person, tmp_path: Path) -> None:
+    write(person.root / "a-tool", f"#!/bin/sh\ntouch {tmp_path}/ran; cat\n").chmod(0o755)
+    write(person.root / ".gitattributes", "kept filter=own\n")
+    git(person.top, "add", ".")
+    git(person.top, "commit", "-qm", "attributes")
+    git(person.top, "config", "filter.own.smudge", "./a-tool")
+    git(person.top, "config", "filter.own.clean", "./a-tool")
+    await provision(person.project, person.config())
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_no_hook_of_the_person_s_runs(person: Person, tmp_path: Path) -> None:
+    write(person.top / ".git" / "hooks" / "post-checkout", f"#!/bin/sh\ntouch {tmp_path}/ran\n").chmod(0o755)
+    await provision(person.project, person.config())
+    assert not (tmp_path / "ran").exists()
+
+
+# ---- many at once, and broken off -------------------------------------------------------------
+
+
+async def test_eight_at_once_do_not_fail_each_other(person: Person) -> None:
+    """Made and removed, worktrees and clones."""
+    project = person.project
+    made = []
+
+    async def one(number: int) -> None:
+        sandbox = await provision(project, person.config(launcher=LAUNCHER if number % 4 == 3 else ()))
+        made.append(sandbox.id)
+        await remove(project, sandbox, force=False)
+
+    before = person.belongings()
+    with trio.fail_after(300):
+        for _ in range(3):
+            async with trio.open_nursery() as nursery:
+                for number in range(8):
+                    nursery.start_soon(one, number)
+    assert len(set(made)) == 24
+    assert person.branches == ["main"]
+    assert person.belongings() == before
+
+
+PROGRAM = """
+import sys, json, trio
+from pathlib import Path
+from cuggino.config import Config, Spawn
+from cuggino.project import Project
+from cuggino.sandbox.provision import provision
+async def main():
+    project = Project.find(Path(sys.argv[1]))
+    config = Config(spawn=Spawn(root=sys.argv[2]))
+    async with trio.open_nursery() as nursery:
+        for _ in range(int(sys.argv[3])):
+            nursery.start_soon(provision, project, config)
+trio.run(main)
+"""
+
+
+def _program(person: Person, count: int) -> list[str]:
+    root = str(person.top.parent / "sandboxes")
+    return [sys.executable, "-P", "-c", PROGRAM, str(person.root), root, str(count)]
+
+
+async def test_making_and_removing_wait_for_the_repository_s_lock(person: Person) -> None:
+    common = person.top / ".git"
+    async with trio.open_nursery() as nursery, repository_lock(common):
+        nursery.start_soon(provision, person.project, person.config())
+        await _until(lambda: records.every(person.project) != ())
+        await trio.sleep(0.2)
+        assert listing(common / "worktrees") == []
+    (record,) = records.every(person.project)
+    assert record.stage is Stage.MADE
+    async with trio.open_nursery() as nursery, repository_lock(common):
+        nursery.start_soon(partial(remove, person.project, record.sandbox, force=False))
+        await _until(lambda: not record.exists)
+        await trio.sleep(0.2)
+        assert listing(common / "worktrees") == [record.sandbox.id]
+    assert person.branches == ["main"]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - files of another process
+            await trio.sleep(0.01)
+
+
+async def test_several_processes_do_not_fail_each_other(person: Person) -> None:
+    with trio.fail_after(300):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(trio.run_process, _program(person, 3))
+    assert len(person.branches) == 1 + 9
+    assert {record.stage for record in records.every(person.project)} == {Stage.MADE}
+
+
+async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:
+    """Killed wherever it happens to be: what is left is known, and goes without being forced."""
+    before = person.belongings()
+    process = await trio.lowlevel.open_process(_program(person, 6), start_new_session=True)
+    with trio.fail_after(120):
+        await _until(lambda: records.every(person.project) != ())
+        await trio.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)  # git, too
+    await process.wait()
+    left = records.every(person.project)
+    assert left
+    for lock in (person.top / ".git").rglob("*.lock"):  # what git itself leaves when it is killed
+        if lock.name != "cuggino.lock":
+            lock.unlink()
+    for record in left:
+        await remove(person.project, record.sandbox, force=False)
+    assert person.belongings() == before
+    assert person.branches == ["main"]
+    assert listing(person.top / ".git" / "worktrees") == listing(person.top.parent / "sandboxes") == []
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.4])
+async def test_cancelled_it_leaves_nothing(person: Person, seconds: float) -> None:
+    with trio.move_on_after(seconds) as scope:
+        await provision(person.project, person.config(launcher=LAUNCHER))
+    if scope.cancelled_caught:
+        assert person.branches == ["main"]
+        assert listing(person.top / ".git" / "worktrees") == listing(person.top.parent / "sandboxes") == []
+        assert records.every(person.project) == ()
+
+
+async def test_a_clone_has_the_history_of_the_base_and_nothing_else(person: Person) -> None:
+    git(person.top, "checkout", "-qb", "private")
+    write(person.root / "private", "a private word\n")
+    git(person.top, "add", ".")
+    git(person.top, "commit", "-qm", "private")
+    private = git(person.top, "rev-parse", "HEAD").strip()
+    git(person.top, "checkout", "-q", "main")
+    git(person.top, "remote", "add", "origin", "https://token@example.invalid/o/r.git")
+    sandbox = await provision(person.project, person.config(launcher=LAUNCHER))
+    assert has(person.top, private)
+    assert not has(sandbox.folder, private)
+    assert git(sandbox.folder, "remote") == ""
+    assert "token" not in (sandbox.folder / ".git" / "config").read_text()
+    assert git(sandbox.folder, "fsck", "--strict") == ""
+
+
+@BOTH
+async def test_the_agent_s_own_git_does_not_commit_what_is_lent(person: Person, launcher: tuple[str, ...]) -> None:
+    """With the variables of its environment: not even `git add --all` does."""
+    from cuggino.sandbox.environment import git_variables
+
+    write(person.root / ".specs" / "app.md", "be better\n")
+    write(person.root / ".specs" / "new.md", "new\n")
+    write(person.root / "not ignored.env", "x\n")
+    config = person.config(launcher=launcher, include=("not ignored.env",))
+    sandbox = await provision(person.project, config)
+    variables = await git_variables(sandbox)
+    assert git(sandbox.folder, "status", "--short", environment={"PATH": os.environ["PATH"], **variables}) == ""
+
+
+def test_records_are_json(person: Person) -> None:
+    async def make() -> None:
+        await provision(person.project, person.config())
+
+    trio.run(make)
+    (record,) = records.every(person.project)
+    data = json.loads((person.project.spawns / record.sandbox.id / "sandbox.json").read_text())
+    assert data["stage"] == "made"
+    assert data["sandbox"]["folder"] == str(record.sandbox.folder)

@@ -1,0 +1,224 @@
+"""`cuggino watch --jobs N`, from outside: items are shell scripts that the scripted agents run in their sandboxes."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cuggino.events import ConflictsFound, SandboxCreated, WatchEnded, WatchItemBlocked, WatchItemCompleted
+from tests.process.house import House, Step, turn
+
+RUN: Step = {"do": "run", "command": "sh .cuggino/backlog/*.md"}
+THINK: Step = {"do": "think", "seconds": 0.2}
+RESOLVE = (
+    r"for file in $(grep -rlE '^<<<<<<<' --include=*.txt .); do "
+    r"sed -i -E '/^(<<<<<<<|=======|>>>>>>>)/d' $file; done"
+)
+
+PLAY: dict[str, Any] = {
+    "planner": [
+        turn(
+            {"do": "marker", "name": "SPEC_ISSUE", "text": "Which colour?"},
+            when={"contains": "-unclear.md"},
+            times=0,
+        ),
+        turn(
+            {"do": "write", "path": "{writable}", "text": "# Plan\n"},
+            {"do": "marker", "name": "PLAN_COMPLETE"},
+            times=0,
+        ),
+    ],
+    "implementer": [turn(THINK, RUN, {"do": "marker", "name": "DONE", "text": "Do it"}, times=0)],
+    "reviewer": [turn({"do": "marker", "name": "APPROVED"}, times=0)],
+    "worker": [turn({"do": "run", "command": RESOLVE}, times=0)],
+}
+CHECK = "! grep -rE '^(<<<<<<<|=======|>>>>>>>)' --include=*.txt . && test ! -e broken"
+
+
+class Yard(House):
+    """A house whose sandboxes are below `folder`."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
+        (self.root / "list.txt").write_text("first\nsecond\nthird\n")
+        (self.root / ".gitignore").write_text(".cuggino\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", "a list")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "XDG_STATE_HOME": str(self.home / "state")}
+
+    @property
+    def sandboxes(self) -> list[Path]:
+        return sorted((self.home / "state").glob("cuggino/*/*"))
+
+    async def listed(self) -> dict[str, dict[str, Any]]:
+        """`cuggino spawn list --json`, by title."""
+        finished = await self.run("spawn", "list", "--json")
+        assert finished.code == 0, finished.err
+        return {entry["title"]: entry for entry in map(json.loads, finished.out.splitlines())}
+
+    def whole(self) -> None:
+        """The tree is clean and is the branch's, whose history is whole."""
+        assert self.git("status", "--porcelain") == ""
+        self.git("fsck", "--strict")
+
+
+async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
+    house = Yard(tmp_path)
+    for number in range(40):
+        text = f"echo {number} > file-{number:02}.txt\n"
+        if number in (7, 8):  # the same line, changed in two ways at the same time
+            other = 15 - number
+            text += f"touch $HOME/at-{number}; while ! test -e $HOME/at-{other}; do sleep 0.05; done\n"
+            text += f"sed -i s/second/second-{number}/ list.txt\n"
+        house.item(f"{number:02}.md", text)
+    with trio.fail_after(240):
+        finished = await house.watch_until_idle("--jobs", "4")
+    assert finished.code == 0, finished.err
+    assert sorted(name for name, _ in house.archived) == [f"{number:02}.md" for number in range(40)]
+    assert Counter(event.filename for event in finished.told if isinstance(event, WatchItemCompleted)) == Counter(
+        f"{number:02}.md" for number in range(40)
+    )
+    house.whole()
+    assert [(house.root / f"file-{number:02}.txt").read_text() for number in range(40)] == [
+        f"{number}\n" for number in range(40)
+    ]
+    assert {"second-7", "second-8"} <= set((house.root / "list.txt").read_text().split())
+    assert [event.paths for event in finished.events if isinstance(event, ConflictsFound)] == [("list.txt",)]
+    first_parents = house.git("log", "--first-parent", "--format=%s").splitlines()
+    assert 1 <= sum(subject.startswith("Merge ") for subject in first_parents) <= 40
+    assert len(house.git("log", "--no-merges", "--format=%s").splitlines()) == 42
+    assert house.sandboxes == []
+    assert len(house.git("branch").splitlines()) == 1
+    assert {entry["state"] for entry in (await house.listed()).values()} == {"done, removed"}
+    assert house.left() == []
+
+
+async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_is_cleared(tmp_path: Path) -> None:
+    house = Yard(tmp_path)
+    for name in ("1", "2-unclear", "3", "4"):
+        house.item(f"{name}.md", f"echo {name} > {name}.txt\n")
+    with trio.fail_after(60):
+        finished = await house.watch_until_idle("--jobs", "2")
+    assert finished.code == 4
+    issue = next((house.state / "spec-issues").iterdir())
+    assert issue.read_text() == "Which colour?\n"
+    done = {name for name, _ in house.archived}
+    assert "1.md" in done
+    assert "4.md" not in done
+    house.whole()
+    issue.unlink()
+    house.item("2-unclear.md", "").unlink()
+    house.item("2-clear.md", "echo 2 > 2.txt\n")
+    with trio.fail_after(60):
+        finished = await house.watch_until_idle("--jobs", "2")
+    assert finished.code == 0, finished.err
+    assert {name for name, _ in house.archived} == {"1.md", "2-clear.md", "3.md", "4.md"}
+    house.whole()
+    listed = await house.listed()
+    assert listed["2-unclear.md"]["state"] == "is being worked in, or was interrupted"
+    cleaned = await house.run("spawn", "clean")
+    assert cleaned.code == 0, cleaned.out
+    assert house.sandboxes == []
+
+
+async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_its_work_kept(tmp_path: Path) -> None:
+    house = Yard(tmp_path, spawn={"repairAttempts": 1})
+    house.play({**PLAY, "worker": [turn({"do": "say", "text": "I cannot."}, times=0)]})
+    house.item("1.md", "sed -i s/second/one/ list.txt\n")
+    house.item("2.md", "sed -i s/second/two/ list.txt; sleep 1\n")
+    with trio.fail_after(60):
+        finished = await house.watch_until_idle("--jobs", "2")
+    assert finished.code == 1
+    assert "list.txt" in next(event.reason for event in finished.told if isinstance(event, WatchItemBlocked))
+    house.whole()
+    assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
+    (sandbox,) = house.sandboxes
+    assert (sandbox / "list.txt").read_text() == "first\ntwo\nthird\n"
+    kept = await house.run("spawn", "clean")
+    assert kept.code == 1
+    assert "neither pushed nor merged" in kept.out
+    assert house.sandboxes == [sandbox]
+    assert (await house.run("spawn", "clean", "--force")).code == 0
+    assert house.sandboxes == []
+
+
+async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: Path) -> None:
+    house = Yard(tmp_path)
+    house.item("1.md", "sed -i s/second/one/ list.txt\n")
+    (house.root / "list.txt").write_text("mine\n")
+    with trio.fail_after(60):
+        async with house.watching("--jobs", "2", in_the_way=0.2) as watch:
+            while not any("1.md waits" in getattr(event, "text", "") for event in watch.events):
+                await watch.until_more()
+            assert (house.root / "list.txt").read_text() == "mine\n"
+            house.git("checkout", "--", "list.txt")
+            await watch.until("WatchItemCompleted")
+    assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
+    house.whole()
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
+    house = Yard(tmp_path)
+    for number in range(6):
+        house.item(f"{number}.md", f"echo {number} > {number}.txt\n")
+    with trio.fail_after(120):
+        async with house.watching("--jobs", "3") as watch:
+            await watch.until("WatchItemCompleted")
+            for press in range(presses):
+                watch.send(signal.SIGINT)
+                await watch.until("WatchStopping", press + 1)
+            code, _ = await watch.end()
+        assert code == -signal.SIGINT
+        assert house.left() == []
+        assert isinstance(watch.events[-1], WatchEnded)
+        completed = [event.filename for event in watch.events if isinstance(event, WatchItemCompleted)]
+        assert [name for name, _ in house.archived] == completed
+        if presses == 1:
+            assert house.sandboxes == []
+        finished = await house.watch_until_idle("--jobs", "3")
+    assert finished.code == 0, finished.err
+    assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(6)]
+    assert house.sandboxes == []
+    house.whole()
+
+
+async def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+    """SIGKILL at random moments; the sandboxes of the dead are gone on with, not made anew."""
+    house = Yard(tmp_path)
+    dice = random.Random(5)
+    for number in range(8):
+        house.item(f"{number}.md", f"echo {number} > file-{number}.txt\n")
+    made = 0
+    with trio.fail_after(240):
+        for _ in range(8):
+            async with house.watching("--jobs", "3") as watch:
+                with trio.move_on_after(0.5 + dice.random() * 2.5):
+                    await watch.end()
+                watch.send(signal.SIGKILL)
+                await watch.process.wait()
+            made += sum(isinstance(event, SandboxCreated) for event in watch.events)
+            house.git("fsck", "--strict")
+        finished = await house.watch_until_idle("--jobs", "3")
+    assert finished.code == 0, finished.err
+    made += sum(isinstance(event, SandboxCreated) for event in finished.events)
+    assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(8)]
+    assert [(house.root / f"file-{number}.txt").read_text() for number in range(8)] == [f"{n}\n" for n in range(8)]
+    house.whole()
+    listed = await house.run("spawn", "list", "--json")
+    states = Counter(json.loads(line)["state"] for line in listed.out.splitlines())
+    assert states["done, removed"] >= 8
+    assert (await house.run("spawn", "clean")).code == 0
+    assert house.sandboxes == []
+    assert len(house.git("branch").splitlines()) == 1
+    assert house.left() == []

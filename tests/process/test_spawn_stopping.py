@@ -1,0 +1,278 @@
+"""Spawns that are stopped: by their own timeouts, by signals in every phase, by kill -9. Work is kept, nothing lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cuggino.events import LLMStarted, LogLine, SpawnCompleted, SystemMessage
+from tests.process.house import Running, Step, turn
+from tests.process.spawn_house import HELD, WORK, SpawnHouse, sections, tasks
+
+STRAY: Step = {"do": "leave", "setsid": True, "doubleFork": True, "ignoreSignals": True}
+BEGUN: tuple[Step, ...] = (
+    {"do": "write", "path": "begun.txt", "text": "a part\n"},
+    {"do": "say", "text": "I have begun."},
+    STRAY,
+)
+REST: tuple[Step, ...] = (
+    {"do": "read", "path": "begun.txt"},
+    {"do": "append", "path": "begun.txt", "text": "the rest\n"},
+    {"do": "say", "text": "Finished."},
+)
+AFTER = turn(*REST, when={"resumed": True, "exists": "begun.txt"})
+
+
+def _kept(house: SpawnHouse) -> dict[str, str]:
+    """The report of a spawn whose work so far is on its branch, and of which nothing lives."""
+    assert house.left() == []
+    report = sections((house.spawned / "report.md").read_text())
+    assert f"**Branch:** {house.branch}" in report[""]
+    assert report["Changes"] == "- `begun.txt` (+1, -0) - new"
+    assert house.shown(f"{house.branch}:begun.txt") == "a part\n"
+    assert f"cuggino spawn retry {house.spawned.name}" in report["What went wrong"]
+    assert [path.name for path in house.spawned.glob(".*")] == []
+    return report
+
+
+async def _ends_well(house: SpawnHouse) -> None:
+    """`retry` goes on in the same sandbox and, where the agent had begun, in the same conversation."""
+    before = house.sandboxes
+    again = await house.retry("--integrate-nothing-else") if False else await house.retry()
+    assert again.code == 0, again.out + again.err
+    assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
+    assert house.names.count("SandboxCreated") == 1
+    assert len(before) == 1
+    assert len(house.spawns) == 1
+    assert house.left() == []
+
+
+# ---- timeouts ---------------------------------------------------------------------------------
+
+
+async def test_a_silent_agent(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, {"do": "hang"}), AFTER))
+    finished = await house.spawn(*house.given(), "--idle-timeout", "1")
+    assert finished.code == 5
+    report = _kept(house)
+    assert "**Status:** Stopped: silent for too long" in report[""]
+    assert "silent for 1 s (--idle-timeout)" in report["What went wrong"]
+    assert report["The agent's last lines"].splitlines()[-2:] == ["I have begun.", "```"]
+    assert "was silent for too long: retry goes on" in (await house.run("spawn", "list")).out
+    await _ends_well(house)
+
+
+async def test_a_tool_that_runs_is_no_silence(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks(({"do": "run", "command": "sleep 2"}, *WORK)))
+    finished = await house.spawn(*house.given(), "--idle-timeout", "0.9")
+    assert finished.code == 0, finished.out
+
+
+async def test_the_total_time_ends_a_tool_and_is_half_for_a_simple_task(tmp_path: Path) -> None:
+    last: Step = {"do": "say", "text": "\n".join(map(str, range(60)))}
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, last, {"do": "run", "command": "sleep 600"})))
+    finished = await house.spawn(*house.given(complexity="low"), "--total-timeout", "3", "--idle-timeout", "0.9")
+    assert finished.code == 5
+    report = _kept(house)
+    assert "**Status:** Stopped: it took too long" in report[""]
+    lines = report["The agent's last lines"].splitlines()[1:-1]
+    assert len(lines) == 50
+    assert lines[-2:] == ["59", "▶ Bash"]
+    assert 1.4 < _worked(house.told) < 2.7
+
+
+def _worked(lines: list[LogLine]) -> float:
+    """Seconds between the events LLMStarted and LLMCompleted."""
+    from datetime import datetime
+
+    times = {type(line.event).__name__: datetime.fromisoformat(line.at) for line in lines}
+    return (times["LLMCompleted"] - times["LLMStarted"]).total_seconds()
+
+
+async def test_an_agent_that_ignores_signals(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks(({"do": "ignore-signals"}, *BEGUN, {"do": "hang"})))
+    finished = await house.spawn(*house.given(), "--idle-timeout", "0.5")
+    assert finished.code == 5
+    _kept(house)
+
+
+# ---- signals ----------------------------------------------------------------------------------
+
+
+async def _stopped(running: Running, number: signal.Signals = signal.SIGINT) -> None:
+    running.send(number)
+    code, seconds = await running.end()
+    assert code == -number, running.err
+    assert seconds < 6
+    completed = running.events[-1]
+    assert isinstance(completed, SpawnCompleted)
+    assert (completed.status, completed.exit_code) == ("interrupted", 128 + number)
+
+
+async def test_ctrl_c_while_it_is_evaluated(tmp_path: Path) -> None:
+    play = tasks((*BEGUN, *REST), evaluator=[turn(STRAY, HELD)])
+    house = SpawnHouse(tmp_path, play)
+    async with house.spawning() as running:
+        await house.held()
+        await _stopped(running)
+    house.release()
+    assert house.left() == []
+    report = sections((house.spawned / "report.md").read_text())
+    assert "**Status:** Interrupted" in report[""]
+    assert "**Branch:**" not in report[""]
+    assert house.sandboxes == []
+    again = await house.retry()
+    assert again.code == 0, again.err
+    assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
+
+
+async def test_ctrl_c_while_it_is_set_up(tmp_path: Path) -> None:
+    held = f"{HELD['command']}; echo set up > begun.txt"
+    house = SpawnHouse(tmp_path, tasks(BEGUN), setupCommand=held)
+    async with house.spawning(*house.given()) as running:
+        await house.held()
+        await _stopped(running)
+    assert house.left() == []
+    house.release()
+    (house.root / ".cuggino.json").write_text('{"agent": "scripted", "setupCommand": "echo set up > set-up.txt"}')
+    again = await house.retry()
+    assert again.code == 0, again.err
+    assert house.shown(f"{house.branch}:set-up.txt") == "set up\n"
+    assert house.shown(f"{house.branch}:begun.txt") == "a part\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_while_the_agent_works(tmp_path: Path, number: signal.Signals) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, HELD), AFTER))
+    before = house.snapshot()
+    async with house.spawning(*house.given()) as running:
+        await house.held()
+        await _stopped(running, number)
+    house.release()
+    report = _kept(house)
+    assert "**Status:** Interrupted" in report[""]
+    assert house.snapshot() == before
+    assert len(house.sandboxes) == 1
+    if number is signal.SIGINT:
+        await _ends_well(house)
+
+
+async def test_ctrl_c_and_an_agent_that_does_not_care(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks(({"do": "ignore-signals"}, *BEGUN, {"do": "hang"})))
+    async with house.spawning(*house.given()) as running:
+        await running.until("AgentMessage")
+        await trio.sleep(0.2)
+        running.send(signal.SIGINT)
+        code, seconds = await running.end()
+    assert code == -signal.SIGINT
+    assert seconds < 8
+    _kept(house)
+
+
+async def test_ctrl_c_twice_does_not_wait_for_it(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks(({"do": "ignore-signals"}, *BEGUN, {"do": "hang"})))
+    async with house.spawning(*house.given()) as running:
+        await running.until("AgentMessage")
+        running.send(signal.SIGINT)
+        while b"Ctrl+C once more" not in running.err:
+            await trio.sleep(0.02)
+        running.send(signal.SIGINT)
+        code, seconds = await running.end()
+    assert code == -signal.SIGINT
+    assert seconds < 4
+    _kept(house)
+
+
+async def test_ctrl_c_while_a_merge_is_checked(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, {"do": "say", "text": "It is all."})), checkCommand=HELD["command"])
+    before = house.snapshot()
+    async with house.spawning(*house.given(), "--integrate", "merge") as running:
+        await house.held()
+        await _stopped(running)
+    house.release()
+    _kept(house)
+    assert house.snapshot() == before
+    (house.root / ".cuggino.json").write_text('{"agent": "scripted", "checkCommand": "test -e begun.txt"}')
+    again = await house.retry()
+    assert again.code == 0, again.out
+    assert (house.root / "begun.txt").read_text() == "a part\n"
+    assert house.names.count("LLMStarted") == 1
+    assert house.branches == ["main"]
+
+
+# ---- an agent that fails ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [{"do": "fail", "kind": "execution"}, {"do": "die"}, {"do": "fail", "kind": "bad-key"}])
+async def test_an_agent_that_fails(tmp_path: Path, end: Step) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, end), AFTER))
+    finished = await house.spawn(*house.given())
+    assert finished.code == 1
+    report = _kept(house)
+    assert "**Status:** Failed" in report[""]
+    await _ends_well(house)
+
+
+# ---- kill -9 ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["spawn", "watch"])
+async def test_killed_and_the_next_command_ends_what_it_left(tmp_path: Path, by: str) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, HELD), AFTER))
+    async with house.spawning(*house.given()) as running:
+        await house.held()
+        running.kill_keepers()
+        running.send(signal.SIGKILL)
+        await running.end()
+    assert house.left() != []
+    assert "died or was interrupted: retry goes on" in (await house.run("spawn", "list")).out
+    if by == "watch":
+        async with house.watching() as watch:
+            await watch.until("WatchIdle")
+            assert [it for it in house.left() if "watch" not in it and "keeper" not in it] == []
+    await _ends_well(house)
+    assert [path.name for path in house.spawned.glob(".*")] == []
+
+
+async def test_killed_with_its_keepers_alive(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, HELD), AFTER))
+    async with house.spawning(*house.given()) as running:
+        await house.held()
+        running.send(signal.SIGKILL)
+        await running.end()
+        with trio.fail_after(5):
+            while house.left():
+                await trio.sleep(0.05)
+    await _ends_well(house)
+
+
+async def test_killed_while_the_sandbox_is_made(tmp_path: Path) -> None:
+    house = SpawnHouse(tmp_path, tasks((*BEGUN, *REST)))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    slow = tools / "git"
+    slow.write_text(f"#!/bin/sh\ncase \"$*\" in *read-tree*) {HELD['command']};; esac\nPATH=${{PATH#*:}} exec git \"$@\"\n")
+    slow.chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    process = await trio.lowlevel.open_process(
+        [os.environ.get("PYTHON", __import__("sys").executable), "-m", "cuggino", "spawn", "Do it.", *house.given()],
+        cwd=house.root,
+        env={**house.environment, "PATH": path},
+    )
+    await house.held()
+    process.kill()
+    await process.wait()
+    house.release()
+    again = await house.retry()
+    assert again.code == 0, again.out + again.err
+    assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
+    house.git("fsck", "--strict")
+
+
+def _unused(events: list[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, LLMStarted | SystemMessage)]

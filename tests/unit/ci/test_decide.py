@@ -1,0 +1,317 @@
+"""What a poll means. Every rule against a false green has a test of its own."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuggino.ci.decide import (
+    GRACE,
+    Known,
+    Trust,
+    View,
+    answer_mark,
+    answered,
+    ending,
+    is_open,
+    newest,
+    next_interval,
+    refusal,
+    view,
+    without_parent,
+)
+from cuggino.ci.pull import Check, PullRequest
+from cuggino.ci.query import OUTCOMES
+from cuggino.ci.state import RunAgain, State
+from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, thread
+
+STATE = State(number=12, head=HEAD, started=START)
+
+
+def look(*checks: Check, state: State = STATE, known: Known | None = None, **pull: Any) -> View:
+    return view(replace(PULL, checks=checks, **pull), state, known or Known())
+
+
+GREEN = check("test", "SUCCESS")
+
+# ---- green ------------------------------------------------------------------------------------
+
+
+def test_all_passed_is_green() -> None:
+    seen = look(GREEN, check("lint", "SKIPPED"), check("docs", "NEUTRAL"), check("old", "STALE"))
+    assert seen.green
+    assert seen.status == "actionable=passing new_failures=0 new_threads=0 pending=[]"
+
+
+@pytest.mark.parametrize("word", ["FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE", "ACTION_REQUIRED"])
+def test_what_failed_is_failing_and_never_green(word: str) -> None:
+    seen = look(GREEN, check("lint", word))
+    assert (seen.green, seen.actionable, [failure.name for failure in seen.failures]) == (False, "failing", ["lint"])
+
+
+@pytest.mark.parametrize(
+    "word", ["QUEUED", "IN_PROGRESS", "WAITING", "PENDING", "REQUESTED", "EXPECTED", "COMPLETED", "A_NEW_WORD"]
+)
+def test_what_is_not_over_or_not_known_is_pending(word: str) -> None:
+    seen = look(GREEN, check("lint", word))
+    assert (seen.green, seen.actionable, seen.pending, seen.failures) == (False, "pending", ("lint",), ())
+
+
+def test_a_cancelled_run_is_not_failed_and_blocks_green() -> None:
+    seen = look(GREEN, check("lint", "CANCELLED"))
+    assert (seen.green, seen.actionable, seen.failures, seen.cancelled) == (False, "pending", (), ("lint",))
+
+
+def test_a_conflict_is_never_green_and_something_to_mend() -> None:
+    seen = look(GREEN, mergeable="CONFLICTING")
+    assert (seen.green, seen.actionable, seen.conflict, seen.new_failures) == (False, "failing", True, 1)
+    handled = look(GREEN, mergeable="CONFLICTING", state=replace(STATE, checks=("(merge conflict with main)",)))
+    assert (handled.green, handled.actionable, handled.conflict) == (False, "failing", False)
+
+
+def test_an_unknown_mergeability_is_not_green_yet() -> None:
+    assert look(GREEN, mergeable="UNKNOWN").actionable == "pending"
+
+
+def test_another_head_is_not_green() -> None:
+    assert not look(GREEN, head="b" * 40).green
+
+
+def test_no_checks_are_green_after_the_grace_only() -> None:
+    polls = [look(known=Known(empty=empty)).green for empty in range(1, GRACE + 3)]
+    assert polls == [False, False, False, True, True]
+    assert not look(check("lint", "SKIPPED"), known=Known(empty=1)).green
+
+
+def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
+    expected = frozenset({"test", "lint"})
+    assert look(GREEN, known=Known(settling=True, expected=expected)).pending == ("lint",)
+    assert look(GREEN, check("lint", "SUCCESS"), known=Known(settling=True, expected=expected)).green
+    assert look(GREEN, known=Known(settling=False, expected=expected)).green
+    assert look(GREEN, known=Known(settling=True, expected=None)).actionable == "pending"
+
+
+def test_a_thread_to_act_on_is_not_green() -> None:
+    seen = look(GREEN, threads=(thread("t", comment(1)),))
+    assert (seen.green, seen.actionable, len(seen.threads)) == (False, "passing", 1)
+    assert look(GREEN, threads=(thread("t", comment(1)),), state=replace(STATE, threads={"t": "1"})).green
+
+
+# ---- checks -----------------------------------------------------------------------------------
+
+
+def test_the_newest_run_of_a_name_counts() -> None:
+    old, new = START, START + timedelta(minutes=5)
+    assert look(check("a", "FAILURE", id=1, started=old), check("a", "SUCCESS", id=2, started=new)).green
+    assert not look(check("a", "SUCCESS", id=1, started=old), check("a", "FAILURE", id=2, started=new)).green
+    assert not look(check("a", "FAILURE", id=2, started=new), check("a", "SUCCESS", id=1, started=old)).green
+    assert look(check("a", "SUCCESS", id=1, started=old), check("a", "QUEUED", id=2)).actionable == "pending"
+
+
+def test_runs_of_one_name_in_two_workflows_or_events_are_two_checks() -> None:
+    for other in ({"workflow": "nightly"}, {"event": "pull_request"}):
+        seen = look(check("a", "FAILURE", id=1, started=START), check("a", "SUCCESS", id=2, started=START, **other))
+        assert seen.actionable == "failing"
+        assert [len(failure.checks) for failure in seen.failures] == [1]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5), st.integers(0, 99))))
+def test_one_run_a_check_is_left_and_none_is_newer(runs: list[tuple[str, str, int, int]]) -> None:
+    checks = [
+        check(name, "SUCCESS", id=number, workflow=flow, started=START + timedelta(minutes=minute))
+        for name, flow, minute, number in runs
+    ]
+    left = newest(checks)
+    assert {(each.name, each.workflow) for each in left} == {(each.name, each.workflow) for each in checks}
+    assert len({(each.name, each.workflow) for each in left}) == len(left)
+    for each in checks:
+        best = next(one for one in left if (one.name, one.workflow) == (each.name, each.workflow))
+        assert (started(best), best.id or 0) >= (started(each), each.id or 0)
+
+
+def started(run: Check) -> datetime:
+    assert run.started is not None
+    return run.started
+
+
+@pytest.mark.parametrize("name", ["test (3.11, ubuntu)", 'a: "b" [c], d', "Prüfung ✓", "build / test: x, y"])
+def test_names_decide_whether_a_failure_is_new(name: str) -> None:
+    failed = check(name, "FAILURE", id=7, started=START)
+    assert [failure.name for failure in look(failed).failures] == [name]
+    assert not look(failed, state=replace(STATE, checks=(name,))).failures
+    assert look(failed, state=replace(STATE, checks=(name[:-1], f"{name}, {name}"))).failures
+
+
+def test_a_run_that_is_run_again_is_not_new_and_its_next_failure_is() -> None:
+    state = replace(STATE, again=(RunAgain(HEAD, "7", "test"),))
+    seen = look(check("test", "FAILURE", id=7, started=START), state=state)
+    assert (seen.failures, seen.actionable, seen.green) == ((), "failing", False)
+    assert look(check("test", "FAILURE", id=8, started=START), state=state).failures
+    assert look(check("test", "FAILURE", id=7, started=START), state=replace(state, head="b" * 40)).failures
+
+
+BUILD = check("buildkite/app", "FAILURE", app="", workflow="", run=None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "green", "actionable"),
+    [
+        ((check("buildkite/app/test", "SUCCESS"), check("cla", "SUCCESS")), True, "passing"),
+        ((check("buildkite/app/test", "SUCCESS"), check("cla", "PENDING")), False, "pending"),
+        ((check("buildkite/app/test", "FAILURE"),), False, "failing"),
+        ((check("buildkite/other/test", "SUCCESS"),), False, "failing"),
+        ((check("cla", "SUCCESS"),), False, "failing"),
+        ((), False, "failing"),
+    ],
+)
+def test_buildkites_parent_alone_does_not_block(steps: tuple[Check, ...], green: bool, actionable: str) -> None:
+    seen = look(BUILD, *steps, known=Known(system="buildkite"))
+    assert (seen.green, seen.actionable) == (green, actionable)
+    assert look(BUILD, *steps, known=Known(system="github-actions")).actionable == "failing"
+    assert len(without_parent((BUILD, *steps), "unknown")) == 1 + len(steps)
+
+
+def test_every_word_of_github_is_known_or_is_no_result() -> None:
+    assert set(OUTCOMES.values()) == {"passed", "failed", "ignored", "cancelled"}
+    assert [word for word, outcome in OUTCOMES.items() if outcome == "passed"] == ["SUCCESS"]
+
+
+# ---- threads ----------------------------------------------------------------------------------
+
+OURS: dict[str, Any] = {"own": True, "author": "me", "association": "OWNER"}
+
+
+def ours(number: int, to: int) -> Any:
+    return comment(number, body=f"Done.\n\n{answer_mark(str(to))}", **OURS)
+
+
+def test_our_own_word_is_known_by_its_mark_and_our_login_together() -> None:
+    assert not is_open(thread("t", comment(1), ours(2, 1)))
+    assert is_open(thread("t", comment(1), comment(2, **OURS)))  # the person's own words
+    stranger = comment(2, "eve", "NONE", body=f"x {answer_mark('1')}")
+    assert is_open(thread("t", comment(1), stranger))
+    assert not answered(thread("t", comment(1), stranger), "1")
+    assert answered(thread("t", comment(1), ours(2, 1), comment(3)), "1")
+    assert is_open(thread("t", comment(1), ours(2, 1), comment(3)))
+    quoting = comment(3, body=f"> {answer_mark('1')}\nno", **OURS)
+    assert is_open(thread("t", comment(1), quoting))
+
+
+@pytest.mark.parametrize(
+    ("author", "association", "bot", "acts"),
+    [
+        ("mia", "OWNER", False, True),
+        ("mia", "MEMBER", False, True),
+        ("mia", "COLLABORATOR", False, True),
+        ("eve", "CONTRIBUTOR", False, False),
+        ("eve", "FIRST_TIME_CONTRIBUTOR", False, False),
+        ("eve", "NONE", False, False),
+        (None, "NONE", False, False),
+        (None, "MEMBER", False, False),
+        ("lint", "NONE", True, True),
+        ("LINT", "NONE", True, True),
+        ("other", "NONE", True, False),
+        ("other", "MEMBER", True, False),  # a bot that some app made is none of the trusted
+        ("lint", "NONE", False, False),  # a person with the bot's name
+    ],
+)
+def test_whose_comments_are_acted_on(author: str | None, association: str, bot: bool, acts: bool) -> None:
+    trust = Trust(bots=("lint[bot]",))
+    one = thread("t", comment(1, author, association, bot=bot))
+    assert trust.acts_on(one, None) is acts
+    assert bool(trust.visible(one)) is acts
+    seen = look(GREEN, threads=(one,), known=Known(trust=trust))
+    assert (len(seen.threads), len(seen.open)) == ((1, 0) if acts else (0, 1))
+
+
+def test_a_strangers_comment_is_taken_out_of_what_the_agent_sees() -> None:
+    mixed = thread("t", comment(1), comment(2, "eve", "NONE", body="run this"), comment(3))
+    assert Trust().acts_on(mixed, None)
+    assert [each.id for each in Trust().visible(mixed)] == ["1", "3"]
+
+
+def test_a_stranger_cannot_have_a_thread_acted_on_that_was_handled() -> None:
+    after_answer = thread("t", comment(1), ours(2, 1), comment(3, "eve", "NONE"))
+    assert not Trust().acts_on(after_answer, "1")
+    assert not Trust().acts_on(after_answer, None)  # a state file that was lost
+    after_handled = thread("t", comment(1), comment(3, "eve", "NONE"))
+    assert not Trust().acts_on(after_handled, "1")
+    assert Trust().acts_on(thread("t", comment(1), ours(2, 1), comment(3, "eve", "NONE"), comment(4)), "1")
+
+
+def test_threads_can_be_limited_to_bots_or_to_none() -> None:
+    bots, none = Trust(threads="bots", bots=("lint",)), Trust(threads="none", bots=("lint",))
+    member, bot = thread("m", comment(1)), thread("b", comment(2, "lint", "NONE", bot=True))
+    assert [bots.acts_on(each, None) for each in (member, bot)] == [False, True]
+    assert [none.acts_on(each, None) for each in (member, bot)] == [False, False]
+
+
+def test_resolved_threads_do_not_count() -> None:
+    assert not is_open(thread("t", comment(1), resolved=True))
+    assert not is_open(thread("t"))
+
+
+# ---- intervals and ends -----------------------------------------------------------------------
+
+
+def test_intervals() -> None:
+    idle = [60]
+    for _ in range(10):
+        idle.append(next_interval(idle[-1], busy=False, limited=None))
+    assert idle == [60, 90, 120, 150, 180, 210, 240, 270, 300, 300, 300]
+    busy = [300]
+    for _ in range(5):
+        busy.append(next_interval(busy[-1], busy=True, limited=None))
+    assert busy == [300, 150, 75, 37, 30, 30]
+    assert next_interval(60, busy=True, limited=5) == 300
+    assert next_interval(60, busy=False, limited=900.2) == 901
+    assert next_interval(901, busy=False, limited=None) == 300
+    assert next_interval(901, busy=True, limited=None) == 150
+
+
+@given(st.integers(1, 10_000), st.booleans())
+def test_intervals_stay_within_their_bounds(interval: int, busy: bool) -> None:
+    assert 30 <= next_interval(interval, busy=busy, limited=None) <= 300
+
+
+@pytest.mark.parametrize(
+    ("change", "iterations", "expected"),
+    [
+        ({}, 1, "all_green"),
+        ({"state": "MERGED", "head": None}, 1, "pr_merged"),
+        ({"state": "CLOSED", "head": None}, 1, "pr_closed"),
+        ({"mergeable": "UNKNOWN"}, 89, None),
+        ({"mergeable": "UNKNOWN"}, 90, "iterations"),
+        ({}, 90, "all_green"),
+    ],
+)
+def test_endings(change: dict[str, Any], iterations: int, expected: str | None) -> None:
+    pull = replace(PULL, checks=(GREEN,), **change)
+    assert ending(pull, view(pull, STATE, Known()), iterations=iterations, limit=90) == expected
+
+
+# ---- whose pull request -----------------------------------------------------------------------
+
+
+def why(*, may_write: bool = True, trust: bool = False, **change: Any) -> str:
+    pull: PullRequest = replace(PULL, **change)
+    return refusal(pull, author_may_write=may_write, trust_author=trust) or ""
+
+
+def test_a_strangers_pull_request_is_refused_unless_the_author_is_trusted() -> None:
+    assert why() == ""
+    assert "another repository (eve/r)" in why(foreign=True, head_repository="eve/r")
+    assert why(foreign=True, head_repository="eve/r", trust=True) == ""
+    assert "eve) cannot write" in why(may_write=False, author="eve")
+    assert why(may_write=False, author="eve", trust=True) == ""
+
+
+def test_a_branch_that_is_gone_or_cannot_be_pushed_to_is_refused_even_then() -> None:
+    assert "does not exist" in why(head=None, trust=True)
+    assert "does not exist" in why(head_repository=None, foreign=True, trust=True)
+    assert "cannot be pushed to" in why(foreign=True, head_repository="eve/r", may_push=False, trust=True)
+    assert why(state="MERGED", head=None) == ""

@@ -1,0 +1,124 @@
+"""Values of secrets: where they come from, and that no text, event or bytes have them afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuggino.errors import SandboxError
+from cuggino.events import AgentMessage, ToolCall, UsageReport
+from cuggino.sandbox.secrets import MASK, Redaction, resolve
+
+VALUE = 'hunter2 "quoted"/ü+line\nbreak'
+
+
+# ---- values -----------------------------------------------------------------------------------
+
+
+def test_only_what_is_allowed_and_wished_for(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from a file\n")
+    environment = {"TOKEN": "from the environment", "OTHER": "not wished for", "THIRD": "not allowed"}
+    allowed = ("env:TOKEN", "env:OTHER", "file:key")
+    values = resolve(["file:key", "env:TOKEN", "env:THIRD", "env:TOKEN"], allowed, environment, tmp_path)
+    assert values == {"file:key": "from a file", "env:TOKEN": "from the environment"}
+
+
+@pytest.mark.parametrize(
+    "reference", ["env:MISSING", "env:EMPTY", "env:SHORT", "file:missing", "file:binary", "file:."]
+)
+def test_what_is_not_there_is_named_and_its_value_is_not(tmp_path: Path, reference: str) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe secret")
+    with pytest.raises(SandboxError) as caught:
+        resolve([reference], [reference], {"EMPTY": "", "SHORT": "xyz"}, tmp_path)
+    assert reference in str(caught.value)
+    assert "xyz" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+# ---- redaction --------------------------------------------------------------------------------
+
+
+def test_in_a_text() -> None:
+    assert Redaction(["swordfish"]).text("the swordfish, and a swordfish") == f"the {MASK}, and a {MASK}"
+
+
+def test_a_text_without_one_is_the_same() -> None:
+    text = "nothing to hide"
+    assert Redaction(["swordfish"]).text(text) is text
+    assert Redaction([]).text(text) is text
+    assert Redaction([""]).text(text) is text
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "expected"),
+    [
+        (["abcd", "abcdefgh"], "abcdefgh abcd", f"{MASK} {MASK}"),
+        (["abcdef", "defghi"], "-abcdefghi-", f"-{MASK}-"),
+        (["defghi", "abcdef"], "-abcdefghi-", f"-{MASK}-"),
+        (["aaaa"], "aaaaaaa", MASK),
+        (["abcd", "efgh"], "abcdefgh", MASK),
+        (["abcdefgh", "cdef"], "abcdefgh", MASK),
+    ],
+)
+def test_values_that_overlap(values: list[str], text: str, expected: str) -> None:
+    """No part of one is left because another was taken out first."""
+    assert Redaction(values).text(text) == expected
+    assert Redaction(values).bytes(text.encode()) == expected.encode()
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=4), st.text("abc", max_size=40))
+def test_no_value_and_no_rest_of_one_is_left(values: list[str], text: str) -> None:
+    """Every sign that is within some occurrence of a value is gone, and no other."""
+    hidden = {
+        position
+        for value in values
+        for begin in range(len(text))
+        if text.startswith(value, begin)
+        for position in range(begin, begin + len(value))
+    }
+    kept = "".join(sign for position, sign in enumerate(text) if position not in hidden)
+    redacted = Redaction(values).text(text)
+    assert redacted.replace(MASK, "") == kept
+    assert not any(value in piece for value in values for piece in redacted.split(MASK))
+
+
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("behind", ["", "x", "xy"])
+def test_within_other_encodings(shift: int, behind: str) -> None:
+    redaction = Redaction([VALUE])
+    around = "u" * shift + VALUE + behind
+    for text in (
+        json.dumps(around),
+        json.dumps(around, ensure_ascii=False),
+        quote(around),
+        quote(around, safe=""),
+        base64.b64encode(around.encode()).decode(),
+        base64.urlsafe_b64encode(around.encode()).decode(),
+    ):
+        assert MASK in redaction.text(text), text
+    assert redaction.finds(around.encode("utf-16"))
+
+
+def test_the_lines_of_a_long_one() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n"
+    assert Redaction([key]).text("   3\tMIIEvQIBADANBg") == f"   3\t{MASK}"
+
+
+def test_an_event_however_deep() -> None:
+    redaction = Redaction(["swordfish"])
+    call = ToolCall(
+        id="1", name="Bash", input={"command": "echo swordfish", "swordfish": ["a", {"b": "swordfish"}], "n": 3}
+    )
+    assert redaction.event(call) == ToolCall(
+        id="1", name="Bash", input={"command": f"echo {MASK}", MASK: ["a", {"b": MASK}], "n": 3}
+    )
+    said = AgentMessage(text="nothing")
+    assert redaction.event(said) is said
+    used = UsageReport(input_tokens=3)
+    assert redaction.event(used) is used

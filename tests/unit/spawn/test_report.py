@@ -1,0 +1,71 @@
+"""A report as a person reads it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from markdown_it import MarkdownIt
+
+from cuggino.events import SpawnStatus
+from cuggino.spawn.report import ChangedFile, Report, render_report
+
+ID = "01a20036-613d-7871-98ae-4c8044faa5da"
+
+
+def test_the_whole_of_it() -> None:
+    report = Report(
+        id=ID,
+        title="Greet by name",
+        status="success",
+        seconds=222,
+        place=f".cuggino/spawns/{ID}/",
+        pull_request=(7, "https://github.com/o/r/pull/7"),
+        branch="spawn/x",
+        changes=[
+            ChangedFile(path="greet.py", added=12, removed=3, what="changed"),
+            ChangedFile(path="logo.png", added=None, removed=None, what="new"),
+        ],
+        summary="It greets now.\n",
+        recovery=["round 1: Bash(make test)"],
+        cost="$0.42, 52,345 tokens in, 678 out",
+    )
+    assert render_report(report) == (
+        f"## Spawn Complete: Greet by name (spawn-id: {ID})\n\n"
+        "**Status:** Success (3m 42s)\n"
+        "**PR:** #7 - https://github.com/o/r/pull/7\n\n"
+        "### Changes\n"
+        "- `greet.py` (+12, -3) - changed\n"
+        "- `logo.png` (binary) - new\n\n"
+        "### Summary\nIt greets now.\n\n"
+        "### Recovery\n- round 1: Bash(make test)\n\n"
+        "### Cost\n$0.42, 52,345 tokens in, 678 out\n\n"
+        f"### Logs\nDebug logs: `.cuggino/spawns/{ID}/`\n"
+    )
+
+
+@pytest.mark.parametrize("status", get_args(SpawnStatus))
+def test_what_there_is_nothing_of_is_left_out(status: SpawnStatus) -> None:
+    report = render_report(Report(id=ID, title="t", status=status, seconds=0, place="p", branch="spawn/x"))
+    assert [line for line in report.splitlines() if line.startswith("#")] == [
+        f"## Spawn Complete: t (spawn-id: {ID})",
+        "### Logs",
+    ]
+    assert "**Branch:** spawn/x" in report
+
+
+def test_an_agent_s_last_lines_cannot_end_their_own_fence_nor_a_title_its_line() -> None:
+    report = render_report(
+        Report(
+            id=ID,
+            title="a\n### b",
+            status="idle-timeout",
+            seconds=120,
+            place="p",
+            last_lines=["```", "### Not a heading", "`````", "~~~"],
+        )
+    )
+    tokens = MarkdownIt().parse(report)
+    headings = [after.content for before, after in pairwise(tokens) if before.type == "heading_open"]
+    assert headings == [f"Spawn Complete: a ### b (spawn-id: {ID})", "The agent's last lines", "Logs"]

@@ -1,0 +1,267 @@
+"""gemini's lines → events, over recordings of the real program and over lines that it might print one day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuggino.agents.agent import MESSAGE_END, AgentOptions, AgentResult, Decoded, Denial, SignOfLife, Text
+from cuggino.agents.gemini import GeminiBackend
+from cuggino.agents.gemini.decoder import GeminiDecoder
+from cuggino.errors import LlmSessionError, LlmSessionErrorKind
+from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
+from cuggino.roles import Role
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "gemini"
+OPTIONS = AgentOptions(role=Role.IMPLEMENTER, cwd=Path("/project"), prompt="go", output=Path("/project/out"))
+
+
+class Run:
+    """A run, decoded. `told` is all but signs of life; `result` or `error` is how it ended."""
+
+    def __init__(self, lines: Sequence[bytes], exit_status: int = 0, stderr: str = "") -> None:
+        decoder = GeminiBackend().decoder(OPTIONS)
+        decoded: list[Decoded] = []
+        for line in lines:
+            decoded += decoder.feed(line)
+        self.told = [item for item in decoded if not isinstance(item, SignOfLife)]
+        self._result: AgentResult | None = None
+        self._error: LlmSessionError | None = None
+        try:
+            self._result = decoder.finish(exit_status, stderr)
+        except LlmSessionError as error:
+            self._error = error
+
+    @property
+    def result(self) -> AgentResult:
+        assert self._result is not None, self._error
+        return self._result
+
+    @property
+    def error(self) -> LlmSessionError:
+        assert self._error is not None, self._result
+        return self._error
+
+    @property
+    def messages(self) -> list[str]:
+        messages = [""]
+        for item in self.told:
+            if isinstance(item, Text):
+                messages[-1] += item.text
+            elif item == MESSAGE_END:
+                messages.append("")
+        return [message for message in messages if message]
+
+
+def recording(name: str) -> Run:
+    meta = json.loads((RECORDINGS / f"{name}.meta.json").read_bytes())
+    return Run((RECORDINGS / f"{name}.jsonl").read_bytes().split(b"\n"), meta["rc"], meta["stderr"])
+
+
+def line(type_: str, **fields: Any) -> bytes:
+    return json.dumps({"type": type_, "timestamp": "2026-11-22T01:00:00.000Z", **fields}).encode()
+
+
+def said(text: str) -> bytes:
+    return line("message", role="assistant", content=text, delta=True)
+
+
+INIT = line("init", session_id="s", model="auto")
+ENDED = line("result", status="success", stats={"input": 1, "output_tokens": 2, "cached": 3})
+
+
+def failed(words: str) -> bytes:
+    return line("result", status="error", error={"type": "unknown", "message": words})
+
+
+# ---- runs that end well -----------------------------------------------------------------------
+
+
+def test_a_plain_run() -> None:
+    run = recording("hello")
+    assert run.told == [
+        SystemMessage(text="gemini, model auto"),
+        Text("Hello! This is a pla"),
+        Text("in scripted answer.\n"),
+        Text("\nSecond paragraph."),
+        MESSAGE_END,
+    ]
+    assert run.result == AgentResult(
+        exit_status=0,
+        session_id="d165eb1a-7d10-400c-b317-8c3eb7a8aca7",
+        usage=UsageReport(input_tokens=200, output_tokens=20),
+        final_text="Hello! This is a plain scripted answer.\n\nSecond paragraph.",
+    )
+
+
+def test_tools_and_their_results_are_paired_in_order() -> None:
+    run = recording("tools")
+    calls = [item for item in run.told if isinstance(item, ToolCall)]
+    results = [item for item in run.told if isinstance(item, ToolResult)]
+    assert [call.name for call in calls] == ["run_shell_command", "write_file", "read_file", "replace"]
+    assert calls[1].input == {"file_path": "/tmp/made.txt", "content": "line one\nline two\n"}
+    assert [result.id for result in results] == [call.id for call in calls]
+    assert results[0].output == "hello-from-bash\nerr"
+    assert [result.is_error for result in results] == [False, True, True, True]
+    assert run.messages == ["First a command.", "Now a file.", "All done: wrote, read and edited made.txt."]
+    assert run.result.final_text == "All done: wrote, read and edited made.txt."
+    assert run.result.denials == ()
+
+
+def test_a_tool_that_does_not_exist_was_denied() -> None:
+    run = recording("default")
+    assert [denial.tool for denial in run.result.denials] == ["run_shell_command", "write_file", "replace"]
+
+
+def test_a_denial_has_what_was_asked() -> None:
+    use = line("tool_use", tool_name="write_file", tool_id="1", parameters={"file_path": "a.py"})
+    denied = line("tool_result", tool_id="1", status="error", error={"type": "policy_violation", "message": "No."})
+    run = Run([INIT, use, denied, ENDED])
+    assert run.result.denials == (Denial(tool="write_file", input={"file_path": "a.py"}),)
+    assert run.told[-1] == ToolResult(id="1", output="No.", is_error=True)
+    assert run.result.usage == UsageReport(input_tokens=1, output_tokens=2, cache_read_tokens=3)
+
+
+def test_a_message_ends_where_a_tool_is_used_or_the_person_speaks() -> None:
+    use = line("tool_use", tool_name="t", tool_id="1")
+    person = line("message", role="user", content="go on")
+    run = Run([INIT, said("<DO"), said("NE>"), use, said("a"), person, said("b"), ENDED])
+    assert run.messages == ["<DONE>", "a", "b"]
+
+
+# ---- runs that fail ---------------------------------------------------------------------------
+
+
+def test_a_refused_key() -> None:
+    error = recording("e401").error
+    assert error.kind is LlmSessionErrorKind.SETUP
+    assert error.message == "gemini is not logged in, or its key is refused (401): invalid x-api-key"
+    assert error.advice
+
+
+QUOTA = "[API Error: You exceeded your current quota. Please retry in 7200s]\nPlease wait"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_status", "kind"),
+    [
+        ('[API Error: {"error":{"code":400,"message":"API key not valid. Please"}}]', 144, LlmSessionErrorKind.SETUP),
+        (
+            '[API Error: {"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}]',
+            144,
+            LlmSessionErrorKind.SETUP,
+        ),
+        ('[API Error: {"error":{"code":403,"message":"no"}}]', 147, LlmSessionErrorKind.SETUP),
+        ("[API Error: models/x is not found for API version v1beta]", 1, LlmSessionErrorKind.SETUP),
+        ('[API Error: {"error":{"code":400,"message":"bad"}}]', 144, LlmSessionErrorKind.REFUSED),
+        ('[API Error: {"error":{"code":529,"message":"full"}}]', 17, LlmSessionErrorKind.OVERLOADED),
+        ("[API Error: The model is overloaded.]", 247, LlmSessionErrorKind.OVERLOADED),
+        ("[API Error: boom]", 244, LlmSessionErrorKind.OVERLOADED),
+        ("[API Error: Too many]\nPlease wait", 173, LlmSessionErrorKind.OVERLOADED),
+        ("[API Error: Please retry in 34.5s]", 173, LlmSessionErrorKind.OVERLOADED),
+        (QUOTA, 173, LlmSessionErrorKind.USAGE_LIMIT),
+        ("[API Error: exception TypeError: fetch failed sending request]", 1, LlmSessionErrorKind.NETWORK),
+        ("[API Error: something else]", 1, LlmSessionErrorKind.CRASHED),
+        ("[API Error: {not json}]", 1, LlmSessionErrorKind.CRASHED),
+        ("Operation cancelled.", 130, LlmSessionErrorKind.CRASHED),
+        ("Error executing tool", 54, LlmSessionErrorKind.CRASHED),
+    ],
+)
+def test_a_failed_run_has_a_kind_and_its_own_words(words: str, exit_status: int, kind: LlmSessionErrorKind) -> None:
+    error = Run([INIT, failed(words)], exit_status).error
+    assert error.kind is kind
+    assert error.exit_status == exit_status
+
+
+@pytest.mark.parametrize(
+    ("words", "resets_at"),
+    [
+        (QUOTA, datetime(2026, 11, 22, 3, tzinfo=UTC)),
+        ("Your quota will reset after 3h12m5s.", datetime(2026, 11, 22, 4, 12, 5, tzinfo=UTC)),
+        ("Your quota will reset after 6m.", datetime(2026, 11, 22, 1, 6, tzinfo=UTC)),
+    ],
+)
+def test_a_usage_limit_says_when_it_resets(words: str, resets_at: datetime) -> None:
+    assert Run([INIT, failed(words)], 173).error.resets_at == resets_at
+
+
+def test_a_conversation_that_broke_off_is_a_crash_with_its_reason() -> None:
+    broken = line("error", severity="error", message="Model stream ended without a finish reason.")
+    run = Run([INIT, said("I be"), broken, line("result", status="error")])
+    assert run.error.kind is LlmSessionErrorKind.CRASHED
+    assert run.error.message == "gemini failed: Model stream ended without a finish reason."
+    assert run.messages == ["I be"]
+
+
+@pytest.mark.parametrize("exit_status", [0, 1, -9, 137])
+def test_no_result_is_a_failure_whatever_the_exit_status(exit_status: int) -> None:
+    error = Run([INIT, said("half")], exit_status).error
+    assert error.kind is LlmSessionErrorKind.CRASHED
+
+
+def test_a_good_result_and_a_bad_exit_is_a_failure() -> None:
+    error = Run([INIT, ENDED], -9, "boom").error
+    assert error.kind is LlmSessionErrorKind.CRASHED
+    assert "killed by SIGKILL" in error.message
+    assert "boom" in error.message
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "words"),
+    [
+        (41, "Please set an Auth method"),
+        (42, "Error resuming session: Invalid session identifier"),
+        (52, "Invalid settings"),
+        (55, "not running in a trusted directory"),
+        (1, "Unknown argument: x"),
+    ],
+)
+def test_a_run_that_did_not_start_is_for_a_person(exit_status: int, words: str) -> None:
+    stderr = f"Ripgrep is not available. Falling back to GrepTool.\n\x1b[31m{words}\x1b[0m\n"
+    error = Run([], exit_status, stderr).error
+    assert error.kind is LlmSessionErrorKind.SETUP
+    assert error.message.endswith(f": {words}")
+    assert error.advice
+
+
+# ---- lines that nobody expects ----------------------------------------------------------------
+
+
+def test_a_line_that_is_no_json_is_told_once() -> None:
+    run = Run([b"Debugger attached.", INIT, b"{half", b"[]", line("new_kind", content=["x"]), said("on"), ENDED])
+    told = [item.text for item in run.told if isinstance(item, SystemMessage)]
+    assert told[0] == "gemini printed a line that is not of its protocol, passed over: Debugger attached."
+    assert len(told) == 2
+    assert run.messages == ["on"]
+
+
+def test_half_a_character_is_replaced() -> None:
+    cut = said("cut: X").replace(b"X", b"\\ud83d")
+    assert Run([INIT, cut, ENDED]).messages == ["cut: ?"]
+
+
+@given(st.sampled_from(sorted(RECORDINGS.glob("*.jsonl"))), st.data())
+def test_no_cut_and_no_junk_breaks_it(path: Path, data: st.DataObject) -> None:
+    whole = path.read_bytes()
+    lines = whole[: data.draw(st.integers(0, len(whole)))].split(b"\n")
+    lines.insert(data.draw(st.integers(0, len(lines))), data.draw(st.binary(max_size=100)))
+    Run(lines, data.draw(st.integers(-15, 255)), data.draw(st.text(max_size=100)))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+    )
+)
+def test_no_json_of_any_shape_breaks_it(value: Any) -> None:
+    for kind in ("init", "message", "tool_use", "tool_result", "error", "result"):
+        for field in ("role", "content", "parameters", "tool_id", "error", "stats", "status", "session_id"):
+            GeminiDecoder().feed(line(kind, **{field: value}))
+        Run([line(kind, role="assistant", content=str(value)), failed(json.dumps(value))], 1)

@@ -1,0 +1,307 @@
+"""opencode's lines → events, over recordings of the real program and over lines that it might print one day."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuggino.agents.agent import (
+    MESSAGE_END,
+    SIGN_OF_LIFE,
+    AgentOptions,
+    AgentResult,
+    Decoded,
+    Denial,
+    SignOfLife,
+    Text,
+)
+from cuggino.agents.opencode import OpencodeBackend
+from cuggino.errors import LlmSessionError, LlmSessionErrorKind
+from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
+from cuggino.roles import Role
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "opencode"
+OPTIONS = AgentOptions(role=Role.IMPLEMENTER, cwd=Path("/project"), prompt="go", output=Path("/project/out"))
+
+
+class Run:
+    """A run, decoded. `told` is all but signs of life; `result` or `error` is how it ended."""
+
+    def __init__(self, lines: Sequence[bytes], exit_status: int = 0, stderr: str = "") -> None:
+        self.decoder = OpencodeBackend().decoder(OPTIONS)
+        decoded: list[Decoded] = []
+        for line in lines:
+            decoded += self.decoder.feed(line)
+        self.told = [item for item in decoded if not isinstance(item, SignOfLife)]
+        self._result: AgentResult | None = None
+        self._error: LlmSessionError | None = None
+        try:
+            self._result = self.decoder.finish(exit_status, stderr)
+        except LlmSessionError as error:
+            self._error = error
+
+    @property
+    def result(self) -> AgentResult:
+        assert self._result is not None, self._error
+        return self._result
+
+    @property
+    def error(self) -> LlmSessionError:
+        assert self._error is not None, self._result
+        return self._error
+
+
+def lines(name: str) -> list[bytes]:
+    return (RECORDINGS / f"{name}.jsonl").read_bytes().split(b"\n")
+
+
+def recording(name: str) -> Run:
+    meta = json.loads((RECORDINGS / f"{name}.meta.json").read_bytes())
+    return Run(lines(name), meta["rc"], meta["stderr"])
+
+
+def line(kind: str, **fields: Any) -> bytes:
+    return json.dumps({"type": kind, "sessionID": "ses_1", **fields}).encode()
+
+
+def part(kind: str, **fields: Any) -> bytes:
+    return line(kind, part=fields)
+
+
+def said(text: str) -> bytes:
+    return part("text", type="text", text=text)
+
+
+def finished(reason: str = "stop", **fields: Any) -> bytes:
+    return part("step_finish", reason=reason, **fields)
+
+
+def failed(name: str = "APIError", **data: Any) -> bytes:
+    return line("error", error={"name": name, "data": data})
+
+
+def used(tool: str, **state: Any) -> bytes:
+    return part("tool_use", tool=tool, callID="call_1", state=state)
+
+
+START = part("step_start")
+
+
+# ---- runs that end well -----------------------------------------------------------------------
+
+
+def test_a_plain_run() -> None:
+    run = recording("hello")
+    text = "Hello! This is a plain scripted answer.\n\nSecond paragraph."
+    assert run.told == [Text(text), MESSAGE_END]
+    assert run.result == AgentResult(
+        exit_status=0,
+        session_id="ses_e0030b441ffeKgpdBX9fRDLHpO",
+        usage=UsageReport(input_tokens=100, output_tokens=10),
+        final_text=text,
+    )
+
+
+def test_tools_and_their_results_are_paired_in_order() -> None:
+    run = recording("tools")
+    calls = [item for item in run.told if isinstance(item, ToolCall)]
+    results = [item for item in run.told if isinstance(item, ToolResult)]
+    assert [call.name for call in calls] == ["bash", "write", "read", "edit"]
+    assert calls[1].input == {"content": "line one\nline two\n", "filePath": "/project/made.txt"}
+    assert [result.id for result in results] == [call.id for call in calls]
+    assert results[0].output == "hello-from-bash\nerr\n"
+    assert not any(result.is_error for result in results)
+    texts = [item.text for item in run.told if isinstance(item, Text)]
+    assert texts == ["First a command.", "Now a file.", "All done: wrote, read and edited made.txt."]
+    assert run.told.count(MESSAGE_END) == 3
+    assert run.result.final_text == texts[-1]
+    assert run.result.usage == UsageReport(input_tokens=500, output_tokens=50)
+
+
+def test_a_step_is_one_message() -> None:
+    run = Run([START, said("all <DO"), said("NE>"), finished("tool-calls"), START, said("it is"), finished()])
+    assert run.told == [Text("all <DO"), Text("NE>"), MESSAGE_END, Text("it is"), MESSAGE_END]
+    assert run.result.final_text == "it is"
+
+
+def test_a_command_that_failed_is_an_error_and_a_denial_is_one_of_opencodes_own() -> None:
+    words = "The user has specified a rule which prevents you from using this specific tool call. Here are …"
+    run = Run(
+        [
+            START,
+            used("bash", status="completed", input={"command": "exit 3"}, output="", metadata={"exit": 3}),
+            used("bash", status="completed", input={}, output=words, metadata={"exit": 0}),
+            used("edit", status="error", input={"filePath": "a"}, error=words),
+            used("read", status="error", input={}, error="File not found: /b"),
+            finished(),
+        ]
+    )
+    results = [item for item in run.told if isinstance(item, ToolResult)]
+    assert [result.is_error for result in results] == [True, False, True, True]
+    assert [result.output for result in results[2:]] == [words, "File not found: /b"]
+    assert run.result.denials == (Denial(tool="edit", input={"filePath": "a"}),)
+
+
+def test_tokens_and_money_are_added_up() -> None:
+    tokens = {"input": 5, "output": 3, "reasoning": 2, "cache": {"read": 7, "write": 1}}
+    run = Run([START, finished("tool-calls", tokens=tokens, cost=0.5), START, finished(tokens=tokens, cost=0.25)])
+    assert run.result.usage == UsageReport(
+        input_tokens=10, output_tokens=10, cache_read_tokens=14, cache_creation_tokens=2, cost_usd=0.75
+    )
+
+
+def test_an_error_that_opencode_overcame_is_none() -> None:
+    """A conversation that was too long, and that it has shortened: the exit status says 1 all the same."""
+    run = Run([START, failed("ContextOverflowError", message="too long"), START, said("On."), finished()], 1)
+    assert run.result.final_text == "On."
+    assert run.decoder.failure is None
+
+
+# ---- runs that fail ---------------------------------------------------------------------------
+
+
+def test_a_refused_key_is_certain_at_once() -> None:
+    run = recording("e401")
+    assert run.decoder.failure is not None
+    assert run.error.kind is LlmSessionErrorKind.SETUP
+    assert "(401): invalid x-api-key" in run.error.message
+    assert "opencode auth login" in run.error.advice
+    assert run.error.exit_status == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (failed(statusCode=403), LlmSessionErrorKind.SETUP),
+        (failed("ProviderAuthError", message="no key"), LlmSessionErrorKind.SETUP),
+        (failed(statusCode=402), LlmSessionErrorKind.SETUP),
+        (failed(statusCode=404), LlmSessionErrorKind.SETUP),
+        (failed(statusCode=529), LlmSessionErrorKind.OVERLOADED),
+        (failed(statusCode=503, isRetryable=True), LlmSessionErrorKind.OVERLOADED),
+        (failed(statusCode=429), LlmSessionErrorKind.OVERLOADED),
+        (failed(statusCode=429, responseBody='{"error":{"code":"insufficient_quota"}}'), LlmSessionErrorKind.SETUP),
+        (failed(message="Cannot connect to API", isRetryable=True), LlmSessionErrorKind.NETWORK),
+        (failed(statusCode=400), LlmSessionErrorKind.REFUSED),
+        (failed(statusCode=413), LlmSessionErrorKind.REFUSED),
+        (failed("ContextOverflowError"), LlmSessionErrorKind.REFUSED),
+        (failed("ContentFilterError"), LlmSessionErrorKind.REFUSED),
+        (failed("MessageAbortedError"), LlmSessionErrorKind.CRASHED),
+        (failed("AnErrorOfTomorrow"), LlmSessionErrorKind.CRASHED),
+        (line("error"), LlmSessionErrorKind.CRASHED),
+    ],
+)
+def test_the_kind_follows_from_the_protocol(error: bytes, kind: LlmSessionErrorKind) -> None:
+    run = Run([START, error], 1)
+    assert run.error.kind is kind
+    assert (run.decoder.failure is not None) is (b"403" in error or b"ProviderAuth" in error)
+
+
+def test_words_are_no_evidence() -> None:
+    run = Run([START, said("401 Unauthorized"), used("bash", status="completed", output="Overloaded 529"), finished()])
+    assert run.result.exit_status == 0
+    assert Run([failed("UnknownError", message="usage_limit_reached 429")], 1).error.kind is LlmSessionErrorKind.SETUP
+
+
+def test_a_usage_limit_says_when_it_resets() -> None:
+    resets_at = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
+    body = json.dumps({"error": {"type": "usage_limit_reached", "resets_at": int(resets_at.timestamp())}})
+    run = Run([START, failed(statusCode=429, responseBody=body)], 1)
+    assert run.error.kind is LlmSessionErrorKind.USAGE_LIMIT
+    assert run.error.resets_at == resets_at
+    body = '{"error": {"type": "GoUsageLimitError"}}'
+    run = Run([START, failed(statusCode=429, responseBody=body, responseHeaders={"retry-after": "3600"})], 1)
+    assert run.error.resets_at is not None
+    assert timedelta(minutes=59) < run.error.resets_at - datetime.now(UTC) <= timedelta(hours=1)
+    assert Run([START, failed(statusCode=429, responseBody=body)], 1).error.resets_at is None
+
+
+def test_an_error_that_only_has_a_number_is_looked_up_in_the_log() -> None:
+    error = failed("UnknownError", message="Unexpected server error.", ref="err_1")
+    named = 'level=ERROR ref=err_1 error="ProviderModelNotFoundError: no \\"x\\"" cause="…"'
+    log = f'level=ERROR ref=err_0 error="another"\n{named}\n'
+    run = Run([error], 1, log)
+    assert run.error.kind is LlmSessionErrorKind.SETUP
+    assert "does not know this model" in run.error.message
+    assert Run([error], 1).error.kind is LlmSessionErrorKind.SETUP
+    assert Run([START, error], 1).error.kind is LlmSessionErrorKind.CRASHED
+
+
+def test_a_program_that_refuses_to_start_is_quoted() -> None:
+    run = Run([], 1, "\x1b[91m\x1b[1mError: \x1b[0mSession not found\n")
+    assert run.error.kind is LlmSessionErrorKind.SETUP
+    assert "Session not found" in run.error.message
+    assert "start a new one" in run.error.advice
+
+
+@pytest.mark.parametrize(
+    ("printed", "exit_status"),
+    [
+        ([], 0),
+        ([START, said("Half")], 0),
+        ([START, said("Half")], 130),
+        ([START, finished("tool-calls")], 0),
+        ([START, finished()], 1),
+        ([START, finished()], -9),
+        ([START, finished()], 137),
+    ],
+)
+def test_a_run_that_did_not_come_to_its_end_has_crashed(printed: list[bytes], exit_status: int) -> None:
+    assert Run(printed, exit_status).error.kind is LlmSessionErrorKind.CRASHED
+
+
+# ---- lines of tomorrow, and torn ones ---------------------------------------------------------
+
+
+def test_what_is_not_known_is_passed_over() -> None:
+    decoder = OpencodeBackend().decoder(OPTIONS)
+    assert list(decoder.feed(line("reasoning", part={"text": "I think"}))) == [SIGN_OF_LIFE]
+    assert list(decoder.feed(line("done", reason="idle", rejected=[]))) == [SIGN_OF_LIFE]
+    assert list(decoder.feed(b"  ")) == []
+    assert decoder.session_id == "ses_1"
+
+
+def test_a_line_that_is_no_json_is_told_once() -> None:
+    run = Run([b"!! oh", START, b"[1]", said("x"), b'{"type": 3}', finished()])
+    [told] = [item for item in run.told if isinstance(item, SystemMessage)]
+    assert "!! oh" in told.text
+    assert run.result.final_text == "x"
+
+
+def test_half_a_character_does_not_fail_a_line() -> None:
+    run = Run([START, rb'{"type":"text","part":{"text":"cut \ud83d"}}', finished()])
+    assert run.result.final_text.startswith("cut ")
+
+
+@given(
+    name=st.sampled_from(["hello", "tools", "e401"]), junk=st.lists(st.binary(max_size=40), max_size=5), data=st.data()
+)
+def test_neither_torn_lines_nor_junk_raise(name: str, junk: list[bytes], data: st.DataObject) -> None:
+    whole = [each for each in lines(name) if each]
+    cut = data.draw(st.integers(0, len(whole[-1])))
+    mixed = data.draw(st.permutations([*whole[:-1], whole[-1][:cut], *junk]))
+    decoder = OpencodeBackend().decoder(OPTIONS)
+    for each in mixed:
+        decoder.feed(each)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["part", "state", "data"]), inner),
+    max_leaves=5,
+)
+
+
+@given(kind=st.sampled_from(["text", "tool_use", "step_finish", "error", "x"]), part=_VALUES, error=_VALUES)
+def test_nor_do_lines_of_another_shape(kind: str, part: Any, error: Any) -> None:
+    decoder = OpencodeBackend().decoder(OPTIONS)
+    decoder.feed(json.dumps({"type": kind, "part": part, "error": error}).encode())
+    decoder.feed(
+        json.dumps({"type": "error", "error": {"name": "APIError", "data": {"responseBody": str(error)}}}).encode()
+    )
