@@ -87,6 +87,10 @@ class Agent(Protocol):
         """Run with the person's own terminal; returns the exit code."""
         ...
 
+    def own_name(self, conversation: str) -> str:
+        """What the program itself calls the conversation that was begun under this id: what another process resumes."""
+        ...
+
 
 # ---- what a backend tells ---------------------------------------------------------------------
 
@@ -162,6 +166,11 @@ class Backend(Protocol):
     @property
     def install_advice(self) -> str:
         """What a person does when the program is missing."""
+        ...
+
+    @property
+    def lacks(self) -> str:
+        """What its own permissions cannot do in a sandbox, told to people when a spawn begins. Or nothing."""
         ...
 
     @property

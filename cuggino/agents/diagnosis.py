@@ -24,7 +24,7 @@ class Diagnosed(Protocol):
 
     @property
     def version_arguments(self) -> tuple[str, ...]:
-        """With these the program prints its version and ends."""
+        """With these the program prints its version and ends, within a second, leaving no trace; empty: it does not."""
         ...
 
     def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:

@@ -114,6 +114,10 @@ class HeadlessAgent:
             raise self._not_started(error) from error
         return status if status >= 0 else 128 - status
 
+    def own_name(self, conversation: str) -> str:
+        """See `Agent.own_name`."""
+        return self._conversations.get(conversation, conversation)
+
     def _not_started(self, error: OSError) -> LlmSessionError:
         return LlmSessionError(
             f"{self.name} could not be started: {error}",

@@ -141,6 +141,7 @@ class SandboxedAgents:
     async def _settle(self, place: _Place, manifest: SandboxManifest, title: str, words: str) -> Work:
         """One commit on the head, whatever commits the agent has made: their messages could keep CI from running."""
         sandbox = place.sandbox
+        place.take_notes_back()
         settled = await settle(sandbox, Permits(manifest=manifest, bounds=self._bounds), title)
         left_out = f" (not pushed: {', '.join(settled.left_out)})" if settled.left_out else ""
         if settled.tip is None:
@@ -310,13 +311,21 @@ class _Place:
         self.git = git
         self.secrets: Sequence[str] = ()
 
+    @property
+    def _notes(self) -> Path:
+        return self.sandbox.root / STATE_NAME / "ci"
+
     def note(self, name: str, text: str) -> Path:
         """A file for the agent to read, where nothing is brought home from."""
-        folder = self.sandbox.root / STATE_NAME / "ci"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        path = folder / name
+        self._notes.mkdir(0o700, parents=True, exist_ok=True)
+        path = self._notes / name
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         return path
+
+    def take_notes_back(self) -> None:
+        """They are none of the changes. Where the agent has put a link, nothing is followed."""
+        if not self._notes.is_symlink() and not self._notes.parent.is_symlink():
+            shutil.rmtree(self._notes, ignore_errors=True)
 
 
 class _Foreign:
@@ -334,6 +343,9 @@ class _Foreign:
 
     async def interactive(self, options: AgentOptions) -> int:
         return await self._agent.interactive(options)
+
+    def own_name(self, conversation: str) -> str:
+        return self._agent.own_name(conversation)
 
 
 # ---- what they read ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -249,8 +250,8 @@ class Mending:
         if attempt > ATTEMPTS:
             await self._give_up(name)
             return
-        kind = "check" if failure.checks else "conflict"
-        await self._send(CiFixStarted(what=name, kind=kind, attempt=attempt))  # type: ignore[arg-type]
+        kind: Literal["check", "conflict"] = "check" if failure.checks else "conflict"
+        await self._send(CiFixStarted(what=name, kind=kind, attempt=attempt))
         try:
             if failure.checks:
                 work = await self._menders.mend_check(failure, log, cause, state.head, self._send)
@@ -259,7 +260,7 @@ class Mending:
         except LlmSessionError as error:
             await self._not_now(name, error)
             return
-        await self._send(CiFixFinished(what=name, kind=kind, files=work.files, summary=work.summary))  # type: ignore[arg-type]
+        await self._send(CiFixFinished(what=name, kind=kind, files=work.files, summary=work.summary))
         if work.tip is not None:
             if await self._push(pull, Push(state.head, work.tip, "check", name)):
                 self.report.fixed.append((name, cause or work.summary))

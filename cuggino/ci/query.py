@@ -176,7 +176,7 @@ def _check(context: wire.Context) -> Check:
             run = suite.workflow_run if suite is not None else None
             return Check(
                 name=_name(context.name),
-                outcome=OUTCOMES.get(word, "pending") if over else "pending",
+                outcome=OUTCOMES.get(word, "pending"),
                 word=word,
                 id=context.database_id,
                 app=suite.app.slug if suite is not None and suite.app is not None else "",

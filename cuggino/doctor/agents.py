@@ -26,7 +26,9 @@ async def agent(programs: Programs, name: BackendName) -> list[Finding]:
         return [failure(name, f"the program `{chosen.program}` was not found in PATH", chosen.install_advice)]
     if not isinstance(chosen, Diagnosed):
         return [ok(name, path)]
-    program = await _program(programs, chosen, path, chosen.version_arguments)
+    program = ok(name, path)
+    if chosen.version_arguments:
+        program = await _program(programs, chosen, path, chosen.version_arguments)
     return [program, *(_told(name, it) for it in chosen.symptoms(programs.environment, programs.root))]
 
 

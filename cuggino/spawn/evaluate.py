@@ -7,7 +7,6 @@ what it wishes beyond the bounds has no effect.
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from uuid import uuid4
@@ -26,6 +25,7 @@ from cuggino.manifest import DEFAULT_TOOLS, Permits, SandboxManifest
 from cuggino.project import write_whole
 from cuggino.roles import Role
 from cuggino.sandbox.environment import built
+from cuggino.spawn.forgetting import forget
 from cuggino.spawn.ordinary import READING_COMMANDS, configured, default_manifest
 from cuggino.spawn.task import Place, Task
 from cuggino.spawn.yard import Yard
@@ -160,8 +160,7 @@ async def _ask(yard: Yard, task: Task, place: Place, send: Send) -> Answer | str
         for output in (place.output("evaluator"), place.output("evaluator.again")):
             for path in (output, output.with_name(f"{output.name}.err")):
                 path.unlink(missing_ok=True)
-        for path in yard.backend.history(options.environment or {}, options.cwd, conversation):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        forget(yard.backend, options.environment or {}, options.cwd, yard.agent.own_name(conversation))
 
 
 async def _said(agent: Agent, options: AgentOptions, send: Send) -> tuple[str, str]:

@@ -82,6 +82,7 @@ async def come_home(
         attempts=attempts,
         outputs=place.folder,
         send=send,
+        backend=yard.backend,
     )
 
     async def search(repository: Path, base: str, tip: str) -> list[Leak]:

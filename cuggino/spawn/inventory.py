@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -71,7 +72,7 @@ def _entry(project: Project, id: str, record: Record | None, sandbox: records.Re
     title = record.task.title if record is not None else sandbox.sandbox.title if sandbox is not None else ""
     return Entry(
         id=id,
-        state=state(record, sandbox, running=is_running(project, id)),
+        state=state(record, sandbox, running=is_running(project, id, sandbox)),
         title=title,
         branch=sandbox.sandbox.branch if sandbox is not None and sandbox.stage is not Stage.REMOVED else None,
         folder=str(sandbox.sandbox.folder) if sandbox is not None and there else None,
@@ -87,10 +88,22 @@ def found(entries: Sequence[Entry], beginning: str) -> Entry:
     raise SessionNotFound(f"{what} with {beginning!r}.", advice="`cuggino spawn list` shows them all.")
 
 
-def is_running(project: Project, id: str) -> bool:  # noqa: A002
-    """Whether a living command works in it: its own, or, for an item's, the watch that holds the project."""
-    owner = read_owner(project, file=Place(project, id).lock)
-    return owner is not None and owner.lives()
+def is_running(project: Project, id: str, sandbox: records.Record | None) -> bool:  # noqa: A002
+    """Whether a living command works in it: its own; or, for an item's, the watch that holds the project, which may
+    go on with it at any moment; or, for a pull request's, one of the CI watches."""
+    place = Place(project, id)
+    if place.record.exists():
+        return _lives(project, place.lock)
+    if sandbox is None or sandbox.stage not in (Stage.MAKING, Stage.MADE, Stage.WORKED):
+        return False
+    if sandbox.sandbox.item is not None:
+        return _lives(project, project.lock_file, "cuggino watch")
+    return any(_lives(project, path) for path in project.state_dir.glob("ci-*.lock"))
+
+
+def _lives(project: Project, lock: Path, command: str | None = None) -> bool:
+    owner = read_owner(project, file=lock)
+    return owner is not None and owner.lives() and command in (None, owner.command)
 
 
 async def listed(project: Project, *, as_json: bool, width: int = 120) -> list[str]:
@@ -118,7 +131,7 @@ async def clean(project: Project, id: str | None, *, force: bool) -> tuple[list[
         if record.stage is Stage.REMOVED or (id is not None and sandbox.id != id):
             continue
         try:
-            if is_running(project, sandbox.id):
+            if is_running(project, sandbox.id, record):
                 raise SandboxError(f"{sandbox.id} is being worked in.")
             await remove(project, sandbox, force=force)
         except CugginoError as error:

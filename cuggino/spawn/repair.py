@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 
-from cuggino.agents.agent import Agent, AgentOptions
+from cuggino.agents.agent import Agent, AgentOptions, Backend
 from cuggino.agents.prompts import repair as repair_prompt
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError
@@ -19,6 +21,7 @@ from cuggino.manifest import Permits
 from cuggino.project import STATE_NAME, uuid7
 from cuggino.roles import Role
 from cuggino.sandbox.merging import RepairRequest
+from cuggino.spawn.forgetting import forget
 
 _FOLDER = "repair"
 _LARGEST = 1 << 20
@@ -41,6 +44,8 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Path
     """A folder for the agent's raw output while it runs."""
     send: Send
+    backend: Backend | None = None
+    """Whose files of the conversation go when it is over; None: they stay."""
 
     async def __call__(self, request: RepairRequest) -> bool:
         """Whether the agent has come to its end. What it wrote with that is for others to judge."""
@@ -62,6 +67,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
             }
         )
         output = self.outputs / f".repair.{uuid7()}.out"
+        conversation = str(uuid4())
         vigil = Vigil(self.limits, self.send)
         vigil.begin()
         try:
@@ -73,6 +79,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
                         prompt=prompt.task,
                         system_prompt=prompt.standing,
                         output=output,
+                        session_id=conversation,
                         model=self.model,
                         environment=self.environment,
                         permits=self.permits,
@@ -87,6 +94,8 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
             shutil.rmtree(folder, ignore_errors=True)
             for path in (output, output.with_name(f"{output.name}.err")):
                 path.unlink(missing_ok=True)
+            if self.backend is not None:
+                forget(self.backend, self.environment or os.environ, root, self.agent.own_name(conversation))
         if (verdict := vigil.verdict()) is not None:
             await self.send(SystemMessage(text=f"The repair was stopped: {verdict}"))
             return False

@@ -7,7 +7,6 @@ with by `cuggino spawn retry`, in the same sandbox and the same conversation.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -41,11 +40,12 @@ from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import built, git_variables
-from cuggino.sandbox.provision import dirty, provision
+from cuggino.sandbox.provision import _planned, dirty, provision
 from cuggino.sandbox.records import Stage
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.spawn.evaluate import Source, evaluate
+from cuggino.spawn.forgetting import forget
 from cuggino.spawn.homecoming import come_home, redacted, settle_only
 from cuggino.spawn.report import Report, render_report
 from cuggino.spawn.task import Place, Record
@@ -107,6 +107,8 @@ class Spawn:
             if len(known) < len(list(leaves(error))):
                 raise
             self._tell(problem="\n".join(dict.fromkeys(map(str, known))))
+            if self._record.status is None:
+                self._update(status="failed")
             await self._keep_work()
         finally:
             stopped = trio.current_effective_deadline() == -math.inf
@@ -130,6 +132,7 @@ class Spawn:
     async def _phases(self, given: SandboxManifest | None) -> Worked:
         self._place.clear()
         self._update()
+        await self._look_ahead()
         manifest = await self._evaluate(given)
         sandbox = await self._provision()
         self._git = await git_variables(sandbox)
@@ -142,6 +145,12 @@ class Spawn:
         )
         arrived = await self._come_home(sandbox, integrate=worked.status == "success")
         return worked if arrived else msgspec.structs.replace(worked, status="failed")
+
+    async def _look_ahead(self) -> None:
+        """Before an agent is asked anything: SandboxError where there could be no sandbox for the task."""
+        if not any(record.sandbox.id == self._record.id for record in records.every(self._yard.project)):
+            config, base = self._yard.config, self._record.task.base
+            await _planned(self._yard.project, config, base, detached=False, title="", id=self._record.id, target=None)
 
     async def _evaluate(self, given: SandboxManifest | None) -> SandboxManifest:
         if self._record.manifest is not None:
@@ -188,6 +197,8 @@ class Spawn:
         """What was done to its end in an earlier run of this spawn is not done again."""
         if self._record.status == "success":
             return Worked(status="success", summary=self._record.summary)
+        if lacks := self._yard.backend.lacks:
+            await self._say(lacks)
         environment = self._environment(manifest)
         async with trio.open_nursery() as left_running:
             await self._set_up(sandbox, environment, left_running)
@@ -249,8 +260,7 @@ class Spawn:
     def _forget(self, sandbox: Sandbox) -> None:
         """The conversation that nobody will go on with, as far as the agent keeps it in files of its own."""
         if (conversation := self._record.conversation) is not None:
-            for path in self._yard.backend.history(self._yard.environment, sandbox.root, conversation):
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            forget(self._yard.backend, self._environment(self._manifest), sandbox.root, conversation)
 
     def _environment(self, manifest: SandboxManifest) -> Mapping[str, str]:
         """Built, not inherited."""

@@ -121,7 +121,7 @@ class _Work:
                 return self._stopped()
             denials = _each_once(result.denials)
             worked = Worked(
-                status="success", summary=result.final_text or self._message, recovery=tuple(self._recovery)
+                status="success", summary=self._message or result.final_text, recovery=tuple(self._recovery)
             )
             decision = await self._decide(denials, rounds) if denials else None
             if decision is None:
@@ -131,7 +131,7 @@ class _Work:
                     worked,
                     status="permission-denied",
                     limit_reached=decision.limit_reached,
-                    problem=f"{decision.reason[:1].upper()}{decision.reason[1:]}.",
+                    problem="\n".join((f"{decision.reason[:1].upper()}{decision.reason[1:]}.", *map(_bullet, denials))),
                 )
             rounds += 1
             limit = self._task.max_escalations if self._task.recovery == "moderate" else None
@@ -202,9 +202,11 @@ class _Work:
         try:
             result = await self._yard.agent.spawn(options, see)
         finally:
+            if spoke:  # however it ended, another process may go on with it
+                self._converse(self._yard.agent.own_name(name))
             for path in (output, output.with_name(f"{output.name}.err")):
                 path.unlink(missing_ok=True)
-        self._converse(result.session_id or name)
+        self._converse(result.session_id or self._yard.agent.own_name(name))
         return result
 
     def _converse(self, name: str) -> None:
@@ -271,6 +273,10 @@ def said(denial: Denial) -> str:
     given = denial.input if isinstance(denial.input, Mapping) else {}
     what = next((str(given[name]) for name in ("command", "file_path", "path", "pattern") if given.get(name)), "")
     return f"{denial.tool}: {what}" if what else denial.tool
+
+
+def _bullet(denial: Denial) -> str:
+    return f"- denied: {' '.join(said(denial).split())}"
 
 
 def _each_once(denials: Sequence[Denial]) -> list[Denial]:

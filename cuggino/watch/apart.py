@@ -287,6 +287,9 @@ class _Behind:
     async def interactive(self, options: AgentOptions) -> int:
         return await self._agent.interactive(options)
 
+    def own_name(self, conversation: str) -> str:
+        return self._agent.own_name(conversation)
+
 
 def _redacted(send: Send, redaction: Redaction) -> Send:
     async def send_on(event: Event) -> None:

@@ -44,6 +44,8 @@ CATEGORIES = {
     "Steps of a loop": events.LoopPhaseEvent,
     "Last events of a loop": events.LoopTerminalEvent,
     "What a watch does": events.WatchLoopEvent,
+    "What a spawn does": events.SpawnEvent,
+    "What a CI watch does": events.CiEvent,
 }
 
 

@@ -98,8 +98,9 @@ class CiHouse:
         """Somebody else pushes."""
         clone = self.home / f"clone-{len(list(self.home.iterdir()))}"
         git(self.home, "clone", "-q", "--branch", branch, str(self.bare), str(clone))
+        (clone / path).parent.mkdir(parents=True, exist_ok=True)
         (clone / path).write_text(text)
-        git(clone, "-c", "user.name=other", "-c", "user.email=o@localhost", "add", ".")
+        git(clone, "add", ".")
         git(clone, "-c", "user.name=other", "-c", "user.email=o@localhost", "commit", "-qm", f"change {path}")
         git(clone, "push", "-q", "origin", branch)
         return git(clone, "rev-parse", "HEAD")

@@ -9,7 +9,7 @@ import trio
 
 from cuggino import main
 from cuggino.ci.watch import watch_pull
-from cuggino.cli import app, ci
+from cuggino.cli import ci
 
 
 def shorten(scale: float) -> None:
@@ -22,6 +22,5 @@ def shorten(scale: float) -> None:
 
 
 if __name__ == "__main__":
-    app._COMMANDS.setdefault("ci", "Watch a pull request.")
     shorten(float(sys.argv[1]))
     sys.exit(main.run(sys.argv[2:]))

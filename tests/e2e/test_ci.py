@@ -470,7 +470,7 @@ async def test_status_is_one_look(tmp_path: Path, gh: Path) -> None:
             "  failed    test (3.11) (ci, pull_request): FAILURE",
             "  pending   lint (ci, pull_request): IN_PROGRESS",
             "  thread, to act on: app.py:1, mia: Why so?",
-            "  thread, for you: b.py:2, eve: ␛[31mred",
+            "  thread, for you: b.py:2, eve: ^[[31mred",
             "actionable=failing new_failures=1 new_threads=1 pending=[lint]",
             "GitHub: 1 request; 4999 of 5000 points are left in this hour.",
         ]
@@ -516,7 +516,7 @@ async def test_it_is_shown_for_people(tmp_path: Path) -> None:
         house.play(worker=[{"steps": [run("echo x > fixed.txt"), say("Fixed.")]}])
         with trio.fail_after(60):
             finished = await house.run("watch", "12")
-        lines = [line for line in finished.out.splitlines() if line.startswith("[CI]") or line.startswith("  ")]
+        lines = [line for line in finished.out.splitlines() if line.startswith(("[CI]", "  "))]
         commit = git(house.bare, "rev-parse", "change")
         assert finished.code == 0
         assert (

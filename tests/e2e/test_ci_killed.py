@@ -32,23 +32,23 @@ async def killed(running: Running) -> None:
         assert (await running.end())[0] == -signal.SIGKILL
 
 
-def scene(house: CiHouse, *, triage: str = "true", worker: str = "true") -> None:
+def scene(house: CiHouse, *, triage: str = "", worker: str = "") -> None:
     """A failing check and a thread; the first agents of a role play this first."""
     house.pull.job("test", lambda it: "SUCCESS" if it.file("fixed.txt") else "FAILURE")
     house.pull.thread("app.py", 1, comment("mia", "MEMBER", "Say hello."))
     house.play(
-        triage=[{"steps": [run(triage), {"do": "structured", "value": {"verdict": "real", "cause": "x"}}]}],
+        triage=[{"steps": [run(triage or "true"), {"do": "structured", "value": {"verdict": "real", "cause": "x"}}]}],
         worker=[
             {"when": {"contains": "thread.md", "exists": "hello.txt"}, "steps": [say("It is there.")], "times": 0},
             {"when": {"contains": "thread.md"}, "steps": [run("echo hello > hello.txt"), say("Said.")], "times": 0},
-            {"when": {"contains": "failure.md"}, "steps": [run(worker)]},
+            *([{"when": {"contains": "failure.md"}, "steps": [run(worker)]}] if worker else []),
             {"steps": [run("echo x > fixed.txt"), say("Fixed.")], "times": 0},
         ],
     )
 
 
 async def goes_on_to_its_end(house: CiHouse) -> None:
-    finished = await house.watch("12")
+    finished = await house.watch("12", "--max-iterations", "15")
     assert finished.code == 0, (finished.err, finished.out[-2000:])
     assert next(event for event in finished.events if isinstance(event, CiStateLoaded)).resumed
     subjects = git(house.bare, "log", "--format=%s", "main..change").splitlines()

@@ -141,8 +141,9 @@ class SpawnHouse(House):
 
     async def held(self) -> None:
         """Wait until an agent, or a command, plays HELD."""
-        while not (self.home / "held").exists():  # noqa: ASYNC110 - a file of another process
-            await trio.sleep(0.01)
+        with trio.fail_after(60):
+            while not (self.home / "held").exists():  # noqa: ASYNC110 - a file of another process
+                await trio.sleep(0.01)
 
     def release(self) -> None:
         (self.home / "held").unlink(missing_ok=True)

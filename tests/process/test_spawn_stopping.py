@@ -1,16 +1,17 @@
-"""Spawns that are stopped: by their own timeouts, by signals in every phase, by kill -9. Work is kept, nothing lives on."""
+"""Spawns that are stopped: by timeouts, by signals in every phase, by kill -9. Their work is kept, nothing lives on."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from cuggino.events import LLMStarted, LogLine, SpawnCompleted, SystemMessage
+from cuggino.events import LogLine, SpawnCompleted
 from tests.process.house import Running, Step, turn
 from tests.process.spawn_house import HELD, WORK, SpawnHouse, sections, tasks
 
@@ -43,7 +44,7 @@ def _kept(house: SpawnHouse) -> dict[str, str]:
 async def _ends_well(house: SpawnHouse) -> None:
     """`retry` goes on in the same sandbox and, where the agent had begun, in the same conversation."""
     before = house.sandboxes
-    again = await house.retry("--integrate-nothing-else") if False else await house.retry()
+    again = await house.retry()
     assert again.code == 0, again.out + again.err
     assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
     assert house.names.count("SandboxCreated") == 1
@@ -82,14 +83,12 @@ async def test_the_total_time_ends_a_tool_and_is_half_for_a_simple_task(tmp_path
     assert "**Status:** Stopped: it took too long" in report[""]
     lines = report["The agent's last lines"].splitlines()[1:-1]
     assert len(lines) == 50
-    assert lines[-2:] == ["59", "▶ Bash"]
+    assert "▶ Bash" in lines[lines.index("59") :]
     assert 1.4 < _worked(house.told) < 2.7
 
 
 def _worked(lines: list[LogLine]) -> float:
     """Seconds between the events LLMStarted and LLMCompleted."""
-    from datetime import datetime
-
     times = {type(line.event).__name__: datetime.fromisoformat(line.at) for line in lines}
     return (times["LLMCompleted"] - times["LLMStarted"]).total_seconds()
 
@@ -179,7 +178,7 @@ async def test_ctrl_c_twice_does_not_wait_for_it(tmp_path: Path) -> None:
     async with house.spawning(*house.given()) as running:
         await running.until("AgentMessage")
         running.send(signal.SIGINT)
-        while b"Ctrl+C once more" not in running.err:
+        while b"Ctrl+C once more" not in running.err:  # noqa: ASYNC110 - another process
             await trio.sleep(0.02)
         running.send(signal.SIGINT)
         code, seconds = await running.end()
@@ -205,6 +204,34 @@ async def test_ctrl_c_while_a_merge_is_checked(tmp_path: Path) -> None:
     assert house.branches == ["main"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_a_merge_that_was_stopped_is_no_work_of_the_agents(tmp_path: Path, number: signal.Signals) -> None:
+    gone = "test ! -e $HOME/agent || { " + str(HELD["command"]) + "; }"
+    steps = (*BEGUN, {"do": "run", "command": "touch $HOME/agent; until test -e $HOME/moved; do sleep 0.02; done"})
+    house = SpawnHouse(tmp_path, tasks(steps), checkCommand=gone)
+    async with house.spawning(*house.given(), "--integrate", "merge") as running:
+        await running.until("ToolCall", 2)
+        (house.root / "list.txt").write_text("the person's\n")
+        house.commit("meanwhile")
+        (house.home / "moved").touch()
+        await house.held()
+        assert (house.sandboxes[0] / "list.txt").read_text() == "the person's\n"
+        running.send(number)
+        code, _ = await running.end()
+    assert code == -number
+    house.release()
+    if number is signal.SIGINT:
+        _kept(house)
+        assert house.git("log", "--format=%s", "main~1..", house.branch, "--not", "main") == "Do the work.\n"
+    (house.root / ".cuggino.json").write_text('{"agent": "scripted"}')
+    again = await house.retry()
+    assert again.code == 0, again.out
+    assert (house.root / "begun.txt").read_text() == "a part\n"
+    assert house.git("log", "-m", "--first-parent", "--format=", "--name-only", "-1", "main").split() == ["begun.txt"]
+    second = house.git("rev-parse", "main^2").strip()
+    assert house.git("diff-tree", "-r", "--no-commit-id", "--name-only", second).split() == ["begun.txt"]
+
+
 # ---- an agent that fails ----------------------------------------------------------------------
 
 
@@ -225,7 +252,7 @@ async def test_an_agent_that_fails(tmp_path: Path, end: Step) -> None:
 async def test_killed_and_the_next_command_ends_what_it_left(tmp_path: Path, by: str) -> None:
     house = SpawnHouse(tmp_path, tasks((*BEGUN, HELD), AFTER))
     async with house.spawning(*house.given()) as running:
-        await house.held()
+        await running.until("ToolCall", 2)
         running.kill_keepers()
         running.send(signal.SIGKILL)
         await running.end()
@@ -234,7 +261,7 @@ async def test_killed_and_the_next_command_ends_what_it_left(tmp_path: Path, by:
     if by == "watch":
         async with house.watching() as watch:
             await watch.until("WatchIdle")
-            assert [it for it in house.left() if "watch" not in it and "keeper" not in it] == []
+            assert [it for it in house.left() if "quick_watch" not in it] == []
     await _ends_well(house)
     assert [path.name for path in house.spawned.glob(".*")] == []
 
@@ -242,11 +269,11 @@ async def test_killed_and_the_next_command_ends_what_it_left(tmp_path: Path, by:
 async def test_killed_with_its_keepers_alive(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks((*BEGUN, HELD), AFTER))
     async with house.spawning(*house.given()) as running:
-        await house.held()
+        await running.until("ToolCall", 2)
         running.send(signal.SIGKILL)
         await running.end()
         with trio.fail_after(5):
-            while house.left():
+            while house.left():  # noqa: ASYNC110 - another process
                 await trio.sleep(0.05)
     await _ends_well(house)
 
@@ -256,11 +283,11 @@ async def test_killed_while_the_sandbox_is_made(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     slow = tools / "git"
-    slow.write_text(f"#!/bin/sh\ncase \"$*\" in *read-tree*) {HELD['command']};; esac\nPATH=${{PATH#*:}} exec git \"$@\"\n")
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *read-tree*) {HELD["command"]};; esac\nPATH=${{PATH#*:}} exec git "$@"\n')
     slow.chmod(0o755)
     path = f"{tools}:{os.environ['PATH']}"
     process = await trio.lowlevel.open_process(
-        [os.environ.get("PYTHON", __import__("sys").executable), "-m", "cuggino", "spawn", "Do it.", *house.given()],
+        [sys.executable, "-m", "cuggino", "spawn", "Do it.", *house.given()],
         cwd=house.root,
         env={**house.environment, "PATH": path},
     )
@@ -272,7 +299,3 @@ async def test_killed_while_the_sandbox_is_made(tmp_path: Path) -> None:
     assert again.code == 0, again.out + again.err
     assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
     house.git("fsck", "--strict")
-
-
-def _unused(events: list[Any]) -> list[Any]:
-    return [event for event in events if isinstance(event, LLMStarted | SystemMessage)]

@@ -85,6 +85,9 @@ class Troupe:
             raise
         return result or AgentResult(exit_status=0)
 
+    def own_name(self, conversation: str) -> str:
+        return conversation
+
     async def interactive(self, options: AgentOptions) -> int:
         raise NotImplementedError
 

@@ -26,6 +26,7 @@ class ClaudeBackend:
     name = "claude"
     program = "claude"
     install_advice = "Install it with `npm install -g @anthropic-ai/claude-code`, then run `claude` once and log in."
+    lacks = ""
     version_arguments = ("--version",)
 
     @property

@@ -23,6 +23,10 @@ class CodexBackend:
     name = "codex"
     program = "codex"
     install_advice = "Install it with `npm install -g @openai/codex`, then run `codex login`."
+    lacks = (
+        "codex holds no command to a list and tells no denials: neither the manifest's commands nor those of "
+        "spawn.neverAllow are enforced, and there is nothing to recover from."
+    )
     version_arguments = ("--version",)
     login_environment = (
         *("CODEX_HOME", "CODEX_SQLITE_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CA_CERTIFICATE"),

@@ -25,7 +25,8 @@ class GeminiBackend:
     name = "gemini"
     program = "gemini"
     install_advice = "Install it with `npm install -g @google/gemini-cli`, then run `gemini` once and log in."
-    version_arguments = ("--version",)
+    lacks = ""
+    version_arguments: tuple[str, ...] = ()  # it takes seconds to tell, and writes into the home folder
     login_environment = (
         *("GEMINI_API_KEY", "GOOGLE_*", "GEMINI_CLI_HOME", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_FORCE_*"),
         *("CODE_ASSIST_ENDPOINT", "CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC", "CLOUDSDK_*"),

@@ -23,7 +23,8 @@ class OpencodeBackend:
     name = "opencode"
     program = "opencode"
     install_advice = "Install it with `npm install -g opencode-ai`, then run `opencode auth login`."
-    version_arguments = ("--version",)
+    lacks = ""
+    version_arguments: tuple[str, ...] = ()  # it takes seconds to tell, and writes into the home folder
     login_environment = (
         *KEYS,
         *("OPENCODE_CONFIG*", "OPENCODE_AUTH_CONTENT", "OPENCODE_MODELS_*", "OPENCODE_DISABLE_*"),

@@ -20,6 +20,7 @@ class ScriptedBackend:
     program = sys.executable
     install_advice = "It is a part of cuggino: install cuggino again."
 
+    lacks = ""
     login_environment = ("CUGGINO_SCRIPT",)
 
     def launch(self, options: AgentOptions) -> Launch:

@@ -275,6 +275,7 @@ async def test_it_fails_again_after_our_push_twice_and_is_left_to_a_person_once(
         ("lint", 1),
     ]
     assert world.left == ["test: it fails after 2 attempts to mend it"]
+    assert len([agent for agent in world.agents if agent.startswith("triage test")]) == 2
     assert await world.watch() == 5  # another watch does not say it again
     assert len([text for text in world.left if text.startswith("test")]) == 1
 

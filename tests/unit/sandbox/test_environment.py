@@ -14,7 +14,7 @@ from cuggino.sandbox.sandbox import Sandbox
 
 PERSON = {
     "PATH": "/bin",
-    "HOME": "/home/ada",
+    "HOME": "/h/ada",
     "LANG": "it_IT.UTF-8",
     "LC_TIME": "C",
     "TMPDIR": "/tmp/ada",
@@ -91,6 +91,6 @@ def test_a_launcher_is_told_where() -> None:
         created_at=datetime.now(UTC),
     )
     words = ("bwrap", "--bind", "{sandbox}", "{sandbox}", "--setenv", "X", "{home}/x{other}", "--")
-    filled = ("bwrap", "--bind", "/s/{home}", "/s/{home}", "--setenv", "X", "/home/ada/x{other}", "--")
-    assert launcher(words, sandbox, Path("/home/ada")) == filled
+    filled = ("bwrap", "--bind", "/s/{home}", "/s/{home}", "--setenv", "X", "/h/ada/x{other}", "--")
+    assert launcher(words, sandbox, Path("/h/ada")) == filled
     assert launcher((), sandbox) == ()

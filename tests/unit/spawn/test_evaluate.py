@@ -54,6 +54,9 @@ class FakeAgent:
             await send(ToolCall(id="1", name="Read") if part == "(tool)" else AgentMessage(text=part))
         return AgentResult(exit_status=0, session_id="own-name", final_text="the last block")
 
+    def own_name(self, conversation: str) -> str:
+        return conversation
+
     async def interactive(self, options: AgentOptions) -> int:
         raise NotImplementedError
 
