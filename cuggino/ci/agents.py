@@ -130,7 +130,7 @@ class SandboxedAgents:
                 path = place.note(f"{key}.md", note)
                 command = self._config.check_command
                 check = f"- The project's check command: `{command}`\n" if command else ""
-                prompt = prompts._filled(role, {"root": str(place.sandbox.root), key: str(path), "check": check}, ())
+                prompt = prompts.mending(role, {"root": str(place.sandbox.root), key: str(path), "check": check})
                 result, words = await self._run(place, Role.WORKER, prompt, manifest, send)
                 if result is None:
                     return Work(summary=words, failed=True)

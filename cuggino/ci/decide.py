@@ -192,7 +192,9 @@ def view(pull: PullRequest, state: State, known: Known) -> View:
     }
     there = {check.name for check in pull.checks}
     missing = sorted((known.expected or frozenset()) - there) if known.settling else []
-    pending = (*by_outcome["pending"], *missing)
+    going_on = {check.workflow for check in checks if check.outcome == "pending"}
+    to_come = (f"(the rest of {workflow})" for workflow in pull.unfinished if workflow not in going_on)
+    pending = (*by_outcome["pending"], *dict.fromkeys(to_come), *missing)
     failed = [
         check for check in checks if check.outcome == "failed" and check.name not in state.checks
         and not _is_run_again(check, state)

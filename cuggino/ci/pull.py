@@ -77,5 +77,7 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     may_push: bool
     checks: tuple[Check, ...]
     threads: tuple[Thread, ...]
+    unfinished: tuple[str, ...] = ()
+    """Workflows of GitHub Actions that go on, on this head: not all of their checks need be there yet."""
     limit: int = 0
     remaining: int = 0

@@ -28,6 +28,9 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads:
         target {
           ... on Commit {
             oid
+            checkSuites(first: 100) @include(if: $withChecks) {
+              nodes { status workflowRun { databaseId event workflow { name } } }
+            }
             statusCheckRollup @include(if: $withChecks) {
               contexts(first: 100, after: $checks) {
                 pageInfo { hasNextPage endCursor }
@@ -96,7 +99,10 @@ async def poll(
             raise Unreadable("it changed while it was read")
         else:
             whole = msgspec.structs.replace(
-                page, checks=(*whole.checks, *page.checks), threads=(*whole.threads, *page.threads)
+                page,
+                unfinished=(*whole.unfinished, *page.unfinished),
+                checks=(*whole.checks, *page.checks),
+                threads=(*whole.threads, *page.threads),
             )
         more_checks, more_threads = _more(pull)
         if more_checks is None and more_threads is None:
@@ -152,6 +158,7 @@ def _page(data: wire.Data) -> PullRequest:
         foreign=pull.is_cross_repository,
         head_repository=place.name_with_owner if place is not None else None,
         may_push=_may_push(pull),
+        unfinished=_unfinished(commit),
         checks=tuple(_check(context) for context in rollup.contexts.nodes) if rollup is not None else (),
         threads=tuple(_thread(thread) for thread in pull.review_threads.nodes) if pull.review_threads else (),
         limit=data.rate_limit.limit if data.rate_limit is not None else 0,
@@ -165,6 +172,13 @@ def _may_push(pull: wire.Pull) -> bool:
     if pull.is_cross_repository:
         return pull.head_repository is not None and (permission in _MAY_PUSH or pull.maintainer_can_modify)
     return permission is None or permission in _MAY_PUSH
+
+
+def _unfinished(commit: wire.Commit | None) -> tuple[str, ...]:
+    """The workflows that go on: a job that waits for another has no check yet."""
+    suites = commit.check_suites.nodes if commit is not None and commit.check_suites is not None else ()
+    runs = (suite.workflow_run for suite in suites if suite.status != "COMPLETED")
+    return tuple(dict.fromkeys(_name(run.workflow.name) for run in runs if run is not None))
 
 
 def _check(context: wire.Context) -> Check:

@@ -63,9 +63,14 @@ class Rollup(msgspec.Struct, frozen=True):
     contexts: Contexts
 
 
+class Suites(msgspec.Struct, frozen=True):
+    nodes: tuple[Suite, ...]
+
+
 class Commit(msgspec.Struct, frozen=True, rename="camel"):
     oid: str
     status_check_rollup: Rollup | None = None
+    check_suites: Suites | None = None
 
 
 class Ref(msgspec.Struct, frozen=True):

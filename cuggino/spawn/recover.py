@@ -14,16 +14,25 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from cuggino.agents.agent import Denial
-from cuggino.commands import allows, exactly, runs, simple_commands, unknown_program
+from cuggino.commands import allows, exactly, literal, pieces, runs, simple_commands, unknown_program
 from cuggino.manifest import Bounds, SandboxManifest, matches
 
 Strategy: TypeAlias = Literal["moderate", "aggressive", "interactive"]
 
 _READ = frozenset(
-    {"read", "readfile", "readmanyfiles", "glob", "grep", "listdirectory", "ls", "list", "searchfilecontent"}
+    {"read", "readfile", "readmanyfiles", "glob", "grep", "grepsearch", "listdirectory", "ls", "list"}
+    | {"searchfilecontent"}
 )
 _WRITE = frozenset({"write", "writefile", "edit", "multiedit", "replace", "notebookedit", "patch", "applypatch"})
 _SHELL = frozenset({"bash", "shell", "runshellcommand", "commandexecution"})
+_CALLED = {
+    **dict.fromkeys(("readfile", "readmanyfiles", "listdirectory", "ls", "list"), "Read"),
+    **dict.fromkeys(("grepsearch", "searchfilecontent"), "Grep"),
+    "writefile": "Write",
+    **dict.fromkeys(("multiedit", "replace", "patch", "applypatch"), "Edit"),
+    **dict.fromkeys(("shell", "runshellcommand", "commandexecution"), "Bash"),
+}
+"""What programs call a tool → what it is called in a manifest, where that is another word."""
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path")
 """The names that programs have for a tool's path."""
 
@@ -126,8 +135,9 @@ def compute_fix(
     if kind in {_plain(tool) for tool in bounds.tools}:
         return CannotFix(f"the tool {denial.tool} is denied in every sandbox")
     change = _Change(manifest)
-    if denial.tool not in manifest.allowed_tools:
-        change.add("allowed_tools", denial.tool, f"the tool {denial.tool}")
+    name = _CALLED.get(kind, denial.tool)
+    if not {_plain(name), kind} & {_plain(tool) for tool in manifest.allowed_tools}:
+        change.add("allowed_tools", name, f"the tool {name}")
     problem: str | None = None
     if kind in _SHELL:
         problem = _command(change, given.get("command"), bounds, folder, secrets_allowed)
@@ -177,9 +187,17 @@ def _command(change: _Change, command: Any, bounds: Bounds, folder: Path, secret
             change.add("secrets", reference, f"the secret {reference}")
         elif _SECRET_NAME.search(name):
             return f"the secret {reference} is not in spawn.secrets"
-    if not allows(change.manifest.allowed_commands, command):
+    if not _allowed(change.manifest.allowed_commands, command):
         change.add("allowed_commands", exactly(command), f"the command `{command}`")
     return None
+
+
+def _allowed(patterns: Sequence[str], command: str) -> bool:
+    """As the programs see it: a pattern is for one command, and not for what that command writes by `>`."""
+    if any(literal(pattern) == command.strip() for pattern in patterns):
+        return True
+    writes = any(not _DEVICES.fullmatch(path) for each in simple_commands(command) or () for path in each.written)
+    return not writes and all(allows(patterns, piece) for piece in pieces(command))
 
 
 def _path(change: _Change, path: str, bounds: Bounds, folder: Path, *, writing: bool) -> str | None:

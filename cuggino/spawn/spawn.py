@@ -260,7 +260,8 @@ class Spawn:
     def _forget(self, sandbox: Sandbox) -> None:
         """The conversation that nobody will go on with, as far as the agent keeps it in files of its own."""
         if (conversation := self._record.conversation) is not None:
-            forget(self._yard.backend, self._environment(self._manifest), sandbox.root, conversation)
+            environment = built(self._yard.backend, self._manifest, {}, self._yard.environment)
+            forget(self._yard.backend, environment, sandbox.root, conversation)
 
     def _environment(self, manifest: SandboxManifest) -> Mapping[str, str]:
         """Built, not inherited."""

@@ -208,6 +208,7 @@ class PullRequest:
             if variables["withChecks"]:
                 nodes = [node for job in self.jobs if (node := self._context(job, head)) is not None]
                 contexts = self._paged(nodes, variables.get("checks"))
+                target["checkSuites"] = {"nodes": [self._suite(job, head) for job in self.jobs if not job.is_status]}
                 target["statusCheckRollup"] = {"contexts": contexts} if nodes else None
             pull["headRef"] = {"target": target}
         if variables["withThreads"]:
@@ -238,15 +239,6 @@ class PullRequest:
                 "targetUrl": "https://ci.example/1",
                 "createdAt": started,
             }
-        suite: dict[str, Any] = {"status": "COMPLETED", "app": {"slug": job.app}, "workflowRun": None}
-        if job.app == "github-actions":
-            over = all(one.words(one.runs[head])[1] is not None for one in self.jobs if one.workflow == job.workflow)
-            suite["status"] = "COMPLETED" if over else "IN_PROGRESS"
-            suite["workflowRun"] = {
-                "databaseId": self._workflows[head, job.workflow],
-                "event": job.event,
-                "workflow": {"name": job.workflow},
-            }
         return {
             "__typename": "CheckRun",
             "databaseId": run.id,
@@ -256,8 +248,21 @@ class PullRequest:
             "startedAt": None if status == "QUEUED" else started,
             "completedAt": started if conclusion else None,
             "detailsUrl": f"https://github.com/o/r/actions/runs/1/job/{run.id}",
-            "checkSuite": suite,
+            "checkSuite": self._suite(job, head),
         }
+
+    def _suite(self, job: Job, head: str) -> dict[str, Any]:
+        """All jobs of a workflow are one suite, also those that have no check yet."""
+        suite: dict[str, Any] = {"status": "COMPLETED", "app": {"slug": job.app}, "workflowRun": None}
+        if job.app == "github-actions":
+            over = all(one.words(one.runs[head])[1] is not None for one in self.jobs if one.workflow == job.workflow)
+            suite["status"] = "COMPLETED" if over else "IN_PROGRESS"
+            suite["workflowRun"] = {
+                "databaseId": self._workflows[head, job.workflow],
+                "event": job.event,
+                "workflow": {"name": job.workflow},
+            }
+        return suite
 
     def _thread(self, thread: dict[str, Any]) -> dict[str, Any]:
         comments = thread["comments"]

@@ -18,8 +18,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ from typing import Any
 import trio
 
 from cuggino.config import BackendName
-from tests.e2e.github_server import Pulls, bare_origin, gh_environment, git, github_server
+from tests.e2e.github_server import GitHubServer, Pulls, bare_origin, gh_environment, git
 from tests.e2e.leftovers import left
-from tests.e2e.loopback import Loopback, Request, Say, Script, Use, by_role, claude_environment, loopback
+from tests.e2e.loopback import Loopback, Request, Script, Use, by_role, claude_environment, loopback
 from tests.e2e.messages import Block
 from tests.e2e.programs import programs_folder
 from tests.e2e.provider import Asked
@@ -40,11 +40,15 @@ from tests.process.spawn_house import SpawnHouse
 PATIENCE = 60.0
 """Seconds for the next thing to appear in a window."""
 
+_MOMENT = 0.6
+"""Seconds in which what is drawn again and again is drawn again."""
+
 _NOWHERE = "http://127.0.0.1:9"
 _ALONE = {
-    **{name: _NOWHERE for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")},
-    **{name: "127.0.0.1,localhost" for name in ("NO_PROXY", "no_proxy")},
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _NOWHERE),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
 }
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
 _PATHS = {
     "{request}": re.compile(r"in this file; read it whole: (.+)"),
     "{conflicts}": re.compile(r"three versions, are in the folder: (.+)"),
@@ -89,7 +93,7 @@ class RealHouse(SpawnHouse):
         if agent == "claude":
             route = by_role({_words(role): given for role, given in scripts.items()})
             with loopback(lambda request: self._filled(route(request), request.first_user)) as self.server:
-                self.add |= claude_environment(self.home, self.server.url, CLAUDE_CODE_TMPDIR="")
+                self.add |= claude_environment(self.home, self.server.url, CLAUDE_CODE_TMPDIR=str(self.home))
                 yield
             return
 
@@ -118,9 +122,10 @@ class RealHouse(SpawnHouse):
 
     @property
     def remembered(self) -> list[Path]:
-        """The files in which claude keeps conversations."""
-        places = (self.home / ".claude" / "projects", self.temporary)
-        return [path for place in places for path in place.rglob("*") if path.is_file()]
+        """What claude keeps of conversations: what is called after one, and all that is below its projects."""
+        claude = self.home / ".claude"
+        named = (path for place in (claude, self.temporary) for path in place.rglob("*") if _ID.match(path.name))
+        return [*named, *(path for path in (claude / "projects").rglob("*") if path.is_file())]
 
     def snapshot(self) -> dict[str, Any]:
         whole = super().snapshot()
@@ -164,14 +169,21 @@ class Window:
         await self.tmux("new-session", "-d", "-x", "200", "-y", "50", "sh", "-c", shown)
 
     async def screen(self) -> str:
-        return await self.tmux("capture-pane", "-p", "-J", "-S", "-")
+        """All that was shown so far, without the empty space at the ends of lines and at the end of it all."""
+        text = await self.tmux("capture-pane", "-p", "-J", "-S", "-")
+        return "\n".join(line.rstrip() for line in text.rstrip().split("\n"))
 
-    async def until(self, words: str) -> None:
+    async def until(self, words: str, *, last: bool = False) -> None:
+        """Somebody sees this; `last`: and nothing after it, for a good moment."""
         shown = ""
         with trio.move_on_after(PATIENCE):
-            while words not in (shown := await self.screen()):
+            while True:
+                shown = await self.screen()
+                if shown.endswith(words) if last else words in shown:
+                    await trio.sleep(_MOMENT if last else 0)
+                    if not last or (shown := await self.screen()).endswith(words):
+                        return
                 await trio.sleep(0.05)
-            return
         raise AssertionError(f"The window was to show {words!r} and shows\n{shown}")
 
     async def answer(self, line: str) -> None:
@@ -180,7 +192,7 @@ class Window:
     async def code(self) -> int:
         """The exit code, when it has ended."""
         with trio.fail_after(PATIENCE):
-            while not self._code.exists() or not self._code.read_text():
+            while not self._code.exists() or not self._code.read_text():  # noqa: ASYNC110 - another process's file
                 await trio.sleep(0.05)
         return int(self._code.read_text())
 
@@ -195,18 +207,15 @@ def spawn_house(
         yield house
 
 
-@contextmanager
-def on_github(house: RealHouse) -> Iterator[Pulls]:
-    """The house's project has an origin on a GitHub of this machine, which the real gh asks."""
-    with github_server() as server:
-        whole = gh_environment(house.home, server)
-        (house.programs / "gh").symlink_to(house.home / "programs" / "gh")
-        house.add |= {name: value for name, value in whole.items() if name.startswith(("GH_", "GIT_"))}
-        pulls = Pulls(server, bare_origin(house.folder / "origin.git", house.root))
-        git(house.root, "push", "--quiet", "origin", "main")
-        git(house.root, "fetch", "--quiet", "origin")
-        pulls.server = server
-        yield pulls
+def on_github(house: RealHouse, server: GitHubServer) -> Pulls:
+    """The house's project has an origin on this GitHub, which the real gh asks."""
+    whole = gh_environment(house.home, server)
+    (house.programs / "gh").symlink_to(house.home / "programs" / "gh")
+    house.add |= {name: value for name, value in whole.items() if name.startswith(("GH_", "GIT_"))}
+    pulls = Pulls(server, bare_origin(house.folder / "origin.git", house.root))
+    git(house.root, "push", "--quiet", "origin", "main")
+    git(house.root, "fetch", "--quiet", "origin")
+    return pulls
 
 
 def _words(role: str) -> str:

@@ -245,7 +245,17 @@ async def test_a_second_page_counts_and_its_failure_is_the_polls(tmp_path: Path,
         assert [event.what for event in left][:5] == [f"{number}.py:1" for number in range(5)]
 
 
-async def test_the_log_that_gh_lags_behind_is_not_green(tmp_path: Path) -> None:
+async def test_a_job_that_waits_for_another_has_no_check_yet(tmp_path: Path) -> None:
+    with ci_house(tmp_path) as house:
+        house.pull.job("build", lambda it: "SUCCESS" if it.age > 1 else "IN_PROGRESS")
+        house.pull.job("deploy", lambda it: "MISSING" if it.age < 4 else "SUCCESS" if it.age > 5 else "QUEUED")
+        finished = await house.watch("12")
+        assert finished.code == 0
+        polled = [event.pending for event in finished.events if isinstance(event, CiPolled)]
+        assert polled == [("(the rest of ci)",), ("(the rest of ci)",), ("deploy",), ("deploy",), ()]
+
+
+async def test_the_old_head_that_github_still_shows_is_not_green(tmp_path: Path) -> None:
     """GitHub shows the old head, whose checks have passed meanwhile, for some time after our push."""
     with ci_house(tmp_path) as house:
         pull = house.pull

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cuggino.events import CiStateLoaded
+from cuggino.events import CiStateLoaded, CiWatchEnded
 from tests.e2e.ci_house import CiHouse, ci_house, run, say
 from tests.e2e.github_pull import comment
 from tests.e2e.github_server import Reply, Request, git
@@ -115,4 +115,23 @@ async def test_while_it_answers(tmp_path: Path, taken: bool) -> None:
             with trio.fail_after(90):
                 assert (await running.end())[0] == -signal.SIGKILL
         assert "## In Flight\n- answer " in house.state.read_text()
+        await goes_on_to_its_end(house)
+
+
+async def test_ctrl_c_while_an_agent_works(tmp_path: Path) -> None:
+    """Nothing is left of the agent and its sandbox, and the attempt does not count."""
+    with ci_house(tmp_path) as house:
+        scene(house, worker=GATE)
+        async with house.watching("12") as running:
+            await at_gate(house)
+            running.send(signal.SIGINT)
+            with trio.fail_after(40):
+                code, _ = await running.end()
+        assert code == -signal.SIGINT
+        ended = running.events[-1]
+        assert isinstance(ended, CiWatchEnded)
+        assert (ended.exit, ended.exit_code) == ("interrupted", 130)
+        assert house.git("worktree", "list").count("\n") == 0
+        assert not list((house.root / ".cuggino" / "spawns").iterdir())
+        (house.seen / "gate").unlink()
         await goes_on_to_its_end(house)

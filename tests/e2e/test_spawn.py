@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from cuggino.config import BackendName
-from cuggino.events import ConflictsFound, PermissionError, PrintableEvent, PRCreated, RecoveryAttempt, SystemMessage
-from tests.e2e.github_server import Reply
+from cuggino.events import ConflictsFound, PRCreated, RecoveryAttempt
+from cuggino.events import PermissionError as Denied
+from cuggino.spawn.work import GO_ON, RESUMED
+from tests.e2e.github_server import Reply, github_server
 from tests.e2e.loopback import Say, Script, Use
 from tests.e2e.spawn_house import RealHouse, bash, on_github, read, spawn_house, write
 from tests.process.spawn_house import HELD, sections
 
 pytestmark = pytest.mark.e2e
 
-MADE = bash("mkdir made")
-DENIED = "Permission to use Bash with command mkdir made has been denied"
+COMMAND = "echo a && mkdir made"
+MADE = bash(COMMAND)
+CHOICES = "[a]llow, [d]eny, allow [all], [s]top:"
 
 
-def seen(house: RealHouse, kind: type[PrintableEvent]) -> list[Any]:
+def seen(house: RealHouse, kind: type) -> list[Any]:
+    """The events of a kind in the one spawn's log."""
     return [line.event for line in house.told if isinstance(line.event, kind)]
 
 
@@ -46,8 +51,8 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
         "allowedCommands": ["echo *"],
         "complexity": "low",
     }
-    evaluator = [[Say("I look."), read("{request}")], [Say(json.dumps(manifest))]]
-    worker = [
+    evaluator: Script = [[Say("I look."), read("{request}")], [Say(json.dumps(manifest))]]
+    worker: Script = [
         [Say("I begin."), write("src/new.txt", "one\ntwo\n"), read("list.txt")],
         [
             Use("Edit", {"file_path": "list.txt", "old_string": "second", "new_string": "2nd"}),
@@ -55,7 +60,8 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
         ],
         [Say("There is a ", "new file.")],
     ]
-    with spawn_house(tmp_path, evaluator=[evaluator], worker=[worker]) as house, on_github(house) as pulls:
+    with spawn_house(tmp_path, evaluator=[evaluator], worker=[worker]) as house, github_server() as server:
+        pulls = on_github(house, server)
         (house.root / "list.txt").write_text("stashed\n")
         house.git("stash")
         (house.root / "own.txt").write_text("staged\n")
@@ -95,9 +101,10 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
 
 
 async def test_a_pull_request_that_is_there_is_found(tmp_path: Path) -> None:
-    worker = [[write("new.txt", "new\n")], [Say("Done.")]]
-    with spawn_house(tmp_path, worker=[worker]) as house, on_github(house) as pulls:
-        pulls.server.fail("repos/o/r/pulls", Reply(403, {"message": "Resource not accessible"}), method="POST")
+    worker: Script = [[write("new.txt", "new\n")], [Say("Done.")]]
+    with spawn_house(tmp_path, worker=[worker]) as house, github_server() as server:
+        pulls = on_github(house, server)
+        server.fail("repos/o/r/pulls", Reply(403, {"message": "Resource not accessible"}), method="POST")
         finished = await house.spawn(*house.given())
         assert finished.code == 1
         assert "It is pushed, but there is no pull request: Resource not accessible" in report(house)["What went wrong"]
@@ -116,7 +123,7 @@ async def test_a_pull_request_that_is_there_is_found(tmp_path: Path) -> None:
 
 
 async def test_a_denied_command_is_recovered_in_the_same_conversation(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [write("first.txt", "1\n")],
         [MADE],
         [Say("It was denied.")],
@@ -125,26 +132,31 @@ async def test_a_denied_command_is_recovered_in_the_same_conversation(tmp_path: 
         [Say("Now it is there.")],
     ]
     with spawn_house(tmp_path, worker=[worker]) as house:
-        finished = await house.spawn(*house.given(), "--integrate", "branch")
+        finished = await house.spawn(*house.given(allowedCommands=["echo *"]), "--integrate", "branch")
         assert finished.code == 0, finished.out + finished.err
-        assert seen(house, PermissionError) == [
-            PermissionError(error="Bash: mkdir made", fix="allow the command `mkdir made`, writing made")
-        ] or True
-        print(seen(house, PermissionError))
+        fix = f"allow the command `{COMMAND}`"
+        assert seen(house, Denied) == [Denied(error=f"Bash: {COMMAND}", fix=fix)]
         assert seen(house, RecoveryAttempt) == [RecoveryAttempt(attempt=1, max=1)]
         assert house.names.count("LLMStarted") == 2
         assert house.names.count("SandboxCreated") == 1
-        requests = house.requests("worker")
-        print([r.tool_results for r in requests], [r.users for r in requests])
-        assert len({request.conversation for request in requests}) == 1
-        print(report(house))
-        print(json.loads((house.spawned / "manifest.json").read_text()))
+        manifest = json.loads((house.spawned / "manifest.json").read_text())
+        assert manifest["allowedCommands"] == ["echo *", COMMAND]
+        last = house.requests("worker")[-1]
+        assert {request.conversation for request in house.requests("worker")} == {last.conversation}
+        assert last.users[1] == GO_ON
+        first, denied, done, second = last.tool_results
+        assert "File created" in first
+        assert denied.startswith("Permission to use Bash has been denied because")
+        assert done == "a"
+        assert "File created" in second
+        assert report(house)["Recovery"] == f"- round 1: {fix}"
+        assert report(house)["Summary"] == "Now it is there."
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "made/second.txt"]
         assert house.remembered == []
 
 
 async def test_beyond_the_limit_it_is_refused_and_the_work_is_kept(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [write("first.txt", "1\n"), MADE],
         [Say("It was denied.")],
         [bash("mkdir other")],
@@ -153,31 +165,42 @@ async def test_beyond_the_limit_it_is_refused_and_the_work_is_kept(tmp_path: Pat
     with spawn_house(tmp_path, worker=[worker]) as house:
         finished = await house.spawn(*house.given())
         assert finished.code == 5, finished.out + finished.err
-        print(report(house))
+        found = report(house)
+        assert "**Status:** Stopped: permission denied (" in found[""]
+        assert found[""].endswith(f"**Branch:** {house.branch}")
+        assert found["What went wrong"].splitlines() == [
+            "The limit of permission escalations is reached (1).",
+            "- denied: Bash: mkdir other",
+            f"To go on with it: cuggino spawn retry {house.spawned.name}",
+        ]
         assert house.shown(f"{house.branch}:first.txt") == "1\n"
-        assert house.sandboxes != []
+        assert [folder.name for folder in house.sandboxes] == [house.spawned.name]
+        assert house.remembered != []
         assert house.left() == []
 
 
 async def test_aggressive_goes_on_until_there_is_no_fix(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [write("first.txt", "1\n"), MADE],
         [Say("It was denied.")],
-        [MADE, bash("mkdir other")],
+        [bash("mkdir other")],
         [Say("This as well.")],
-        [bash("mkdir other"), write("other/a.txt", "a\n"), bash("sudo -n true")],
+        [bash("mkdir other")],
+        [write("other/a.txt", "a\n"), bash("sudo -n true")],
         [Say("And that.")],
     ]
     with spawn_house(tmp_path, worker=[worker]) as house:
         finished = await house.spawn(*house.given(), "--recovery", "aggressive")
         assert finished.code == 1, finished.out + finished.err
-        print(report(house), seen(house, PermissionError), seen(house, RecoveryAttempt))
+        assert [event.attempt for event in seen(house, RecoveryAttempt)] == [1, 2]
+        wrong = report(house)["What went wrong"]
+        assert wrong.startswith("The command runs `sudo`, which spawn.neverAllow denies.\n- denied: Bash: sudo -n true")
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "other/a.txt"]
         assert house.left() == []
 
 
 async def test_a_person_is_asked(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [MADE],
         [Say("It was denied.")],
         [MADE, write("made/a.txt", "a\n")],
@@ -186,58 +209,61 @@ async def test_a_person_is_asked(tmp_path: Path) -> None:
     ]
     with spawn_house(tmp_path, worker=[worker]) as house:
         async with house.window("spawn", "Do it.", "--recovery", "interactive", *house.given()) as window:
-            await window.until("[a]llow, [d]eny, allow [all], [s]top: ")
-            print(await window.screen())
+            await window.until(f"Bash: {COMMAND}: allow the command `{COMMAND}`?\n{CHOICES}", last=True)
             await window.answer("a")
-            await window.until("mkdir other`")
+            await window.until(f"Bash: mkdir other: allow the command `mkdir other`?\n{CHOICES}", last=True)
             await window.answer("s")
-            code = await window.code()
-            print(await window.screen())
-        assert code == 1
-        print(report(house))
+            assert await window.code() == 1
+            await window.until("\n### What went wrong\nYou stopped it.")
+        assert [event.attempt for event in seen(house, RecoveryAttempt)] == [1]
+        assert house.requests("worker")[-1].tool_results[1] == "a"
         assert house.shown(f"{house.branch}:made/a.txt") == "a\n"
         assert house.left() == []
 
 
 # ---- what stays denied ------------------------------------------------------------------------
 
-FORBIDDEN: Sequence[tuple[Use, str]] = (
-    (Use("Task", {"description": "x", "prompt": "x", "subagent_type": "general-purpose"}), "Task"),
-    (write("{root}/outside.txt", "x"), "Write: "),
-    (bash("cp list.txt {root}/stolen.txt"), "Bash: cp list.txt"),
-    (bash("git push origin HEAD"), "Bash: git push origin HEAD"),
-    (bash("gh pr create --fill"), "Bash: gh pr create --fill"),
-    (bash("sudo -n true"), "Bash: sudo -n true"),
-    (write(".git/hooks/pre-commit", "x"), "Write: "),
-    (bash("cp list.txt .git/hooks/pre-commit"), "Bash: cp list.txt .git/"),
-    (write(".cuggino.json", "{}"), "Write: "),
-    (write(".specs/app.md", "x"), "Write: "),
-    (bash('curl -H "$DEPLOY_TOKEN" http://127.0.0.1:9'), "Bash: curl"),
-)
+FORBIDDEN: Mapping[str, Use] = {
+    "Task": Use("Task", {"description": "x", "prompt": "x", "subagent_type": "general-purpose"}),
+    "Write: {root}/outside.txt": write("{root}/outside.txt", "x"),
+    "Write: .git/hooks/pre-commit": write(".git/hooks/pre-commit", "x"),
+    "Write: .cuggino.json": write(".cuggino.json", "{}"),
+    "Write: .specs/app.md": write(".specs/app.md", "x"),
+    **{
+        f"Bash: {command}": bash(command)
+        for command in (
+            "cp list.txt {root}/copied.txt",
+            "cp list.txt .git/copied",
+            "git push origin HEAD",
+            "gh pr create --fill",
+            "sudo -n true",
+            'curl -H "$DEPLOY_TOKEN" http://127.0.0.1:9',
+        )
+    },
+}
 
 
 @pytest.mark.parametrize("strategy", ["moderate", "aggressive", "interactive"])
 async def test_what_no_strategy_allows(tmp_path: Path, strategy: str) -> None:
-    worker = [*([use] for use, _ in FORBIDDEN), [Say("I could not.")]]
+    worker: Script = [*([use] for use in FORBIDDEN.values()), [Say("I could not.")]]
     with spawn_house(tmp_path, worker=[worker]) as house:
         house.add["DEPLOY_TOKEN"] = "the-token"
         before = house.snapshot()
-        arguments = ("--recovery", strategy, "--max-permission-escalations", "9", *house.given())
-        async with house.window("spawn", "Do it.", *arguments) as window:
-            code = await window.code()
-            print(await window.screen())
-        assert code == 1
-        told = seen(house, PermissionError)
-        for t in told: print(t)
-        print(house.requests("worker")[-1].tool_results)
-        print(report(house))
-        assert [event.fix for event in told] == [None] * len(FORBIDDEN)
+        limit = ("--max-permission-escalations", "9")
+        async with house.window("spawn", "Do it.", "--recovery", strategy, *limit, *house.given()) as window:
+            assert await window.code() == 1
+        told = {event.error: event.fix for event in seen(house, Denied)}
+        assert told == dict.fromkeys(words.replace("{root}", str(house.root)) for words in FORBIDDEN)
+        assert report(house)["What went wrong"].count("- denied: ") == len(FORBIDDEN)
+        assert house.names.count("LLMStarted") == 1
         assert house.snapshot() == before
-        assert house.branches == ["main", house.branch]
+        assert house.git("diff", "--name-only", "main", house.branch) == ""
+        assert not (house.root / ".git" / "copied").exists()
+        assert house.left() == []
 
 
 async def test_prose_about_a_denial_is_no_denial(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [bash("echo 'Permission to use Bash has been denied.'")],
         [bash("sh denied.sh")],
         [read("denied.sh"), write("new.txt", "new\n")],
@@ -248,8 +274,11 @@ async def test_prose_about_a_denial_is_no_denial(tmp_path: Path) -> None:
         house.commit("a script")
         finished = await house.spawn(*house.given(allowedCommands=["sh denied.sh"]), "--integrate", "branch")
         assert finished.code == 0, finished.out + finished.err
-        print(house.requests("worker")[-1].tool_results)
-        assert seen(house, PermissionError) == []
+        assert house.requests("worker")[-1].tool_results[:2] == [
+            "Permission to use Bash has been denied.",
+            "Exit code 1\nPermission to use Bash has been denied.",
+        ]
+        assert seen(house, Denied) == []
         assert house.shown(f"{house.branch}:new.txt") == "new\n"
 
 
@@ -263,11 +292,17 @@ def with_holding(house: RealHouse, **manifest: Any) -> tuple[str, ...]:
 
 
 async def test_a_large_conflict_is_repaired_and_checked_and_merged(tmp_path: Path) -> None:
-    worker = [[read("list.txt")], [write("list.txt", "first\nagent\nthird\n"), bash("sh hold.sh")], [Say("Changed.")]]
-    bad = [[read("list.txt")], [write("list.txt", "first\nagent\nthird\n")], [Say("So.")]]
-    good = [
-        [read("{conflicts}/conflicts.md"), read("list.txt")],
-        [read("{conflicts}/base/list.txt"), write("list.txt", "first\nboth\nthird\n")],
+    worker: Script = [
+        [read("list.txt")],
+        [write("list.txt", "first\nagent\nthird\n"), bash("sh hold.sh")],
+        [Say("Changed.")],
+    ]
+    bad: Script = [[read("list.txt")], [write("list.txt", "first\nagent\nthird\n")], [Say("So.")]]
+    good: Script = [
+        [read("{conflicts}/conflicts.md")],
+        [read("list.txt")],
+        [read("{conflicts}/base/list.txt")],
+        [write("list.txt", "first\nboth\nthird\n")],
         [Say("Both are in it.")],
     ]
     config = {"checkCommand": "grep both list.txt"}
@@ -278,23 +313,25 @@ async def test_a_large_conflict_is_repaired_and_checked_and_merged(tmp_path: Pat
             house.commit("another")
             house.release()
             code, _ = await running.end()
-        print(report(house))
-        print([r.tool_results for r in house.requests("repairer")])
-        print([ (l.event) for l in house.told][-30:])
         assert code == 0, running.err
         assert seen(house, ConflictsFound) == [ConflictsFound(paths=("list.txt",), small=False)]
         assert (house.root / "list.txt").read_text() == "first\nboth\nthird\n"
         assert house.git("status", "--porcelain") == ""
-        print(house.remembered)
-        assert [*house.sandboxes, *house.left()] == []
-        assert house.remembered == []
+        assert report(house)["Conflicts"] == "- `list.txt` (contents): repaired by an agent"
+        requests = house.requests("repairer")
+        assert len({request.conversation for request in requests}) == 2, "the first one does not pass the check"
+        assert "<<<<<<<" in requests[1].tool_results[0]
+        assert "\t- list.txt\n" in requests[-1].tool_results[0]
+        assert requests[-1].tool_results[2] == "1\tfirst\n2\tperson\n3\tthird\n4\t"
+        assert house.branches == ["main"]
+        assert [*house.sandboxes, *house.remembered, *house.left()] == []
 
 
 # ---- stopping ---------------------------------------------------------------------------------
 
 
 async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
-    worker = [
+    worker: Script = [
         [write("first.txt", "1\n"), bash("sh hold.sh")],
         [Say("(claude answers itself here, when it is resumed)")],
         [write("second.txt", "2\n")],
@@ -311,12 +348,12 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
         assert house.left() == []
         assert house.snapshot() == began
         assert house.shown(f"{house.branch}:first.txt") == "1\n"
-        print(report(house))
+        assert "**Status:** Interrupted (" in report(house)[""]
         name = conversation(house)
         house.release()
         again = await house.retry()
         assert again.code == 0, again.out + again.err
-        print([r.users for r in house.requests("worker")])
+        assert house.requests("worker")[-1].users[-1] == RESUMED
         assert {request.conversation[0] for request in house.requests("worker")} == {name}
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "second.txt"]
         assert house.remembered == []
@@ -325,32 +362,45 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
 # ---- a jail -----------------------------------------------------------------------------------
 
 
+def jail_of_the_guide(folder: Path) -> list[str]:
+    """The launcher of docs/how-to/jail-an-agent.md, with the folder of claude's program."""
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "jail-an-agent.md"
+    (block,) = re.findall(r"```json\n(.*?)```", guide.read_text(), re.DOTALL)
+    launcher: list[str] = json.loads(block)["spawn"]["launcher"]
+    place = launcher.index("--bind", launcher.index("{sandbox}.home") + 1)
+    return [*launcher[:place], "--ro-bind-try", str(folder), str(folder), *launcher[place:]]
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_behind_a_launcher_nothing_outside_can_be_written(tmp_path: Path) -> None:
-    worker = [[bash("sh escape.sh")], [Say("I tried.")]]
-    jail = [
-        *("bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc"),
-        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
-        *("--tmpfs", "/run", "--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"),
-        *("--bind", "{sandbox}.home", "{home}", "--ro-bind-try", "{home}/.local/bin", "{home}/.local/bin"),
-        *("--ro-bind-try", str(tmp_path / "bin"), str(tmp_path / "bin")),
-        *("--bind", "{sandbox}", "{sandbox}", "--"),
-    ]
-    with spawn_house(tmp_path, config={"spawn": {"launcher": jail}}, worker=[worker]) as house:
-        house.add["TMPDIR"] = "/tmp"
-        places = [house.root / "escaped", house.root / ".git" / "hooks" / "post-commit", house.home / "escaped"]
+    worker: Script = [[bash("sh escape.sh")], [Say("I tried.")]]
+    config = {"spawn": {"launcher": jail_of_the_guide(tmp_path / "bin")}}
+    with spawn_house(tmp_path, config=config, worker=[worker]) as house:
+        house.add["TMPDIR"] = ""
+        outside = [
+            house.root / "escaped",
+            house.root / ".git" / "hooks" / "post-commit",
+            house.home / "escaped",
+            Path(f"/var/tmp/{house.canary}"),
+            Path(f"/tmp/{house.canary}"),
+        ]
         (house.root / "escape.sh").write_text(
-            "".join(f"mkdir -p '{place.parent}'; echo x > '{place}' && echo {place} >> wrote.txt\n" for place in places)
-            + "git add -A && git commit -qm mine; echo uncommitted > more.txt\n"
+            "".join(
+                f"mkdir -p '{path.parent}'; echo x > '{path}'; test -e '{path}'; echo $? >> seen\n" for path in outside
+            )
+            + "echo it is mine > work.txt; git add -A; git commit -qm mine; echo uncommitted > more.txt\n"
         )
         house.commit("a script")
+        before = house.snapshot()
         finished = await house.spawn(*house.given(allowedCommands=["sh escape.sh"]), "--integrate", "branch")
-        print(finished.out, finished.err, house.requests("worker")[-1].tool_results)
         assert finished.code == 0, finished.out + finished.err
-        assert [place for place in places if place.exists()] == []
-        print(house.shown(f"{house.branch}:wrote.txt"))
+        assert [path for path in outside if path.exists()] == []
+        assert house.snapshot() == before
+        assert house.shown(f"{house.branch}:seen").split() == ["0", "0", "0", "1", "0"], "in the jail's own folders"
+        assert house.shown(f"{house.branch}:work.txt") == "it is mine\n"
         assert house.shown(f"{house.branch}:more.txt") == "uncommitted\n"
-        print(house.git("log", "--format=%s", "main..", house.branch))
-        assert [*house.sandboxes, *house.left()] == []
+        assert house.git("log", "--format=%s", "main..", house.branch).splitlines() == ["Do the work.", "mine"]
+        assert [*house.sandboxes, *house.remembered, *house.left()] == []
 
 
 # ---- the other agents -------------------------------------------------------------------------
@@ -371,5 +421,5 @@ async def test_every_agent_does_a_task(tmp_path: Path, agent: BackendName) -> No
         assert [*house.sandboxes, *house.left()] == []
         if agent == "gemini":  # with a star a command may not write
             fix = "allow the command `echo done > work.txt`"
-            denied = PermissionError(error="run_shell_command: echo done > work.txt", fix=fix)
-            assert seen(house, PermissionError) == [denied]
+            denied = Denied(error="run_shell_command: echo done > work.txt", fix=fix)
+            assert seen(house, Denied) == [denied]

@@ -146,7 +146,7 @@ async def _in_terminal(house: SpawnHouse, answers: list[str], *arguments: str) -
         start_new_session=True,
     )
     os.close(slave)
-    shown = b""
+    shown, asked = b"", 0
     with trio.fail_after(30):
         while True:
             await trio.lowlevel.wait_readable(master)
@@ -154,9 +154,9 @@ async def _in_terminal(house: SpawnHouse, answers: list[str], *arguments: str) -
                 shown += os.read(master, 65536)
             except OSError:  # the last one who had the terminal is gone
                 break
-            if shown.count(b"[s]top: ") > shown.count(b"\0") and answers:
+            if shown.count(b"[s]top: ") > asked and answers:
                 answer = answers.pop(0)
-                shown += b"\0"  # it is answered
+                asked += 1
                 os.write(master, answer.encode() + (b"" if answer == "\x03" else b"\n"))
         code = await process.wait()
     os.close(master)

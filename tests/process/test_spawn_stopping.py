@@ -58,33 +58,33 @@ async def _ends_well(house: SpawnHouse) -> None:
 
 async def test_a_silent_agent(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks((*BEGUN, {"do": "hang"}), AFTER))
-    finished = await house.spawn(*house.given(), "--idle-timeout", "1")
+    finished = await house.spawn(*house.given(), "--idle-timeout", "2")
     assert finished.code == 5
     report = _kept(house)
     assert "**Status:** Stopped: silent for too long" in report[""]
-    assert "silent for 1 s (--idle-timeout)" in report["What went wrong"]
+    assert "silent for 2 s (--idle-timeout)" in report["What went wrong"]
     assert report["The agent's last lines"].splitlines()[-2:] == ["I have begun.", "```"]
     assert "was silent for too long: retry goes on" in (await house.run("spawn", "list")).out
     await _ends_well(house)
 
 
 async def test_a_tool_that_runs_is_no_silence(tmp_path: Path) -> None:
-    house = SpawnHouse(tmp_path, tasks(({"do": "run", "command": "sleep 2"}, *WORK)))
-    finished = await house.spawn(*house.given(), "--idle-timeout", "0.9")
+    house = SpawnHouse(tmp_path, tasks(({"do": "run", "command": "sleep 3"}, *WORK)))
+    finished = await house.spawn(*house.given(), "--idle-timeout", "2")
     assert finished.code == 0, finished.out
 
 
 async def test_the_total_time_ends_a_tool_and_is_half_for_a_simple_task(tmp_path: Path) -> None:
     last: Step = {"do": "say", "text": "\n".join(map(str, range(60)))}
     house = SpawnHouse(tmp_path, tasks((*BEGUN, last, {"do": "run", "command": "sleep 600"})))
-    finished = await house.spawn(*house.given(complexity="low"), "--total-timeout", "3", "--idle-timeout", "0.9")
+    finished = await house.spawn(*house.given(complexity="low"), "--total-timeout", "6", "--idle-timeout", "2")
     assert finished.code == 5
     report = _kept(house)
     assert "**Status:** Stopped: it took too long" in report[""]
     lines = report["The agent's last lines"].splitlines()[1:-1]
     assert len(lines) == 50
     assert "▶ Bash" in lines[lines.index("59") :]
-    assert 1.4 < _worked(house.told) < 2.7
+    assert 2.9 < _worked(house.told) < 6
 
 
 def _worked(lines: list[LogLine]) -> float:
@@ -95,7 +95,7 @@ def _worked(lines: list[LogLine]) -> float:
 
 async def test_an_agent_that_ignores_signals(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(({"do": "ignore-signals"}, *BEGUN, {"do": "hang"})))
-    finished = await house.spawn(*house.given(), "--idle-timeout", "0.5")
+    finished = await house.spawn(*house.given(), "--idle-timeout", "2")
     assert finished.code == 5
     _kept(house)
 
@@ -165,7 +165,6 @@ async def test_ctrl_c_and_an_agent_that_does_not_care(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(({"do": "ignore-signals"}, *BEGUN, {"do": "hang"})))
     async with house.spawning(*house.given()) as running:
         await running.until("AgentMessage")
-        await trio.sleep(0.2)
         running.send(signal.SIGINT)
         code, seconds = await running.end()
     assert code == -signal.SIGINT

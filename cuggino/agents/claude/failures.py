@@ -6,17 +6,15 @@ the exit status, and the stderr of a run that printed no line at all. What agent
 
 from __future__ import annotations
 
-import signal
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
 from cuggino.agents.claude.lines import Line, RateLimit
+from cuggino.agents.remains import describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-_STDERR_LINES, _STDERR_WIDTH = 10, 300
 
 
 class Complaint(msgspec.Struct):
@@ -103,7 +101,7 @@ def protocol_failure(
         cause.kind,
         advice=cause.advice,
         resets_at=resets_at,
-        stderr=_end(stderr),
+        stderr=last_lines(stderr),
         exit_status=exit_status,
     )
 
@@ -135,7 +133,7 @@ def _cause(complaint: Complaint, result: Line | None, status: int | None, *, sta
 
 def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> LlmSessionError:
     """claude ended without a result, and so without saying how."""
-    end = _end(stderr)
+    end = last_lines(stderr)
     if printed_nothing and exit_status == 1 and end:
         return LlmSessionError(
             f"claude refused to start: {end}",
@@ -155,7 +153,7 @@ def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> L
 
 def did_not_end(exit_status: int, stderr: str) -> LlmSessionError:
     """claude told a good result, and then its process came to a bad end."""
-    end = _end(stderr)
+    end = last_lines(stderr)
     told = f" It wrote: {end}" if end else ""
     return LlmSessionError(
         f"claude finished its work, but then it did not exit well ({describe_exit(exit_status)}).{told}",
@@ -163,28 +161,6 @@ def did_not_end(exit_status: int, stderr: str) -> LlmSessionError:
         stderr=end,
         exit_status=exit_status,
     )
-
-
-def describe_exit(exit_status: int) -> str:
-    """`exit status 1`; `killed by SIGKILL`; `exit status 143, SIGTERM`."""
-    if exit_status < 0:
-        return f"killed by {_signal_name(-exit_status)}"
-    if exit_status > 128 and (name := _signal_name(exit_status - 128)).startswith("SIG"):
-        return f"exit status {exit_status}, {name}"
-    return f"exit status {exit_status}"
-
-
-def _end(stderr: str) -> str:
-    """The last lines; cut, since a program that breaks may print its source, on one line."""
-    lines = stderr.strip().splitlines()[-_STDERR_LINES:]
-    return "\n".join(line if len(line) <= _STDERR_WIDTH else f"{line[:_STDERR_WIDTH]}…" for line in lines)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _start_advice(stderr: str) -> str:

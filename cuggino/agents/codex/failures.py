@@ -11,11 +11,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from cuggino.agents.claude.failures import describe_exit
+from cuggino.agents.remains import describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-_STDERR_LINES, _STDERR_WIDTH = 10, 300
 
 
 class Cause(NamedTuple):
@@ -97,14 +95,14 @@ def protocol_failure(
         cause.kind,
         advice=cause.advice,
         resets_at=resets_at,
-        stderr=_end(stderr),
+        stderr=last_lines(stderr),
         exit_status=exit_status,
     )
 
 
 def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> LlmSessionError:
     """codex ended without having completed its turn, and without saying why."""
-    end = _end(stderr)
+    end = last_lines(stderr)
     if printed_nothing and exit_status in (1, 2) and end:
         return LlmSessionError(
             f"codex refused to start: {end}",
@@ -119,7 +117,7 @@ def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> L
 def did_not_end(exit_status: int, stderr: str) -> LlmSessionError:
     """codex completed its turn, and then its process came to a bad end."""
     what = f"codex finished its work, but then it did not exit well ({describe_exit(exit_status)})."
-    return _crashed(what, exit_status, _end(stderr))
+    return _crashed(what, exit_status, last_lines(stderr))
 
 
 def _crashed(what: str, exit_status: int, end: str) -> LlmSessionError:
@@ -168,9 +166,3 @@ def _start_advice(stderr: str) -> str:
     if "config.toml" in stderr:
         return "Correct codex's config.toml."
     return "Run `codex --version`, and update codex if it is old: cuggino uses flags that it does not know."
-
-
-def _end(stderr: str) -> str:
-    """The last lines, cut where they are long."""
-    lines = stderr.strip().splitlines()[-_STDERR_LINES:]
-    return "\n".join(line if len(line) <= _STDERR_WIDTH else f"{line[:_STDERR_WIDTH]}…" for line in lines)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from cuggino.agents.gemini.lines import Line
+from cuggino.agents.remains import describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-_STDERR_LINES, _STDERR_WIDTH = 10, 300
 
 _SHORT_WAIT = timedelta(minutes=5)
 """gemini itself waits so long and tries again; a limit that lasts longer is told at once."""
@@ -166,23 +164,14 @@ def _moment(timestamp: str, wait: timedelta | None) -> datetime | None:
 
 
 def _exit(exit_status: int) -> str:
-    if exit_status < 0:
-        return f"killed by {_signal_name(-exit_status)}"
-    return f"exit status {exit_status}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    """Above 128 it is what is left of the provider's status, no signal."""
+    return describe_exit(exit_status) if exit_status < 0 else f"exit status {exit_status}"
 
 
 def _end(stderr: str) -> str:
-    """The last lines, without what every run writes, without colours, and cut."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", stderr).strip().splitlines()
-    told = [line for line in plain if not line.startswith(_NO_NEWS)][-_STDERR_LINES:]
-    return "\n".join(line if len(line) <= _STDERR_WIDTH else f"{line[:_STDERR_WIDTH]}…" for line in told)
+    """The last lines, without what every run writes, and without colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", stderr).splitlines()
+    return last_lines("\n".join(line for line in plain if not line.startswith(_NO_NEWS)))
 
 
 _NO_NEWS = (

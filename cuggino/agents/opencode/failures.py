@@ -7,17 +7,15 @@ the exit status, and the stderr of a run that printed no line at all. What agent
 from __future__ import annotations
 
 import re
-import signal
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cuggino.agents.opencode.lines import Error
+from cuggino.agents.remains import describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-_STDERR_LINES, _STDERR_WIDTH = 10, 300
 
 
 class Cause(NamedTuple):
@@ -90,7 +88,7 @@ def protocol_failure(
         cause.kind,
         advice=cause.advice,
         resets_at=_reset(error, now or datetime.now(UTC)) if cause.kind is Kind.USAGE_LIMIT else None,
-        stderr=_end(stderr),
+        stderr=last_lines(stderr),
         exit_status=exit_status,
     )
 
@@ -155,7 +153,7 @@ def _reset(error: Error, now: datetime) -> datetime | None:
 
 def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> LlmSessionError:
     """opencode ended without saying how."""
-    end = _end(stderr)
+    end = last_lines(stderr)
     if printed_nothing and exit_status == 1 and end:
         return LlmSessionError(
             f"opencode refused to start: {end}",
@@ -166,7 +164,7 @@ def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> L
         )
     told = f" It wrote: {end}" if end else ""
     return LlmSessionError(
-        f"opencode did not come to its end ({_describe_exit(exit_status)}).{told}",
+        f"opencode did not come to its end ({describe_exit(exit_status)}).{told}",
         Kind.CRASHED,
         stderr=end,
         exit_status=exit_status,
@@ -175,31 +173,10 @@ def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> L
 
 def stopped_short(exit_status: int, stderr: str) -> LlmSessionError:
     """The last answer used tools, and nothing was made of their results."""
-    return LlmSessionError(f"{_STOPPED.what}.", _STOPPED.kind, stderr=_end(stderr), exit_status=exit_status)
+    return LlmSessionError(f"{_STOPPED.what}.", _STOPPED.kind, stderr=last_lines(stderr), exit_status=exit_status)
 
 
 def _start_advice(stderr: str) -> str:
     if "Session not found" in stderr:
         return "This conversation is not in opencode's database any more: start a new one."
     return "Run `opencode --version`, and update opencode if it is old: cuggino uses flags that it does not know."
-
-
-def _describe_exit(exit_status: int) -> str:
-    if exit_status < 0:
-        return f"killed by {_signal_name(-exit_status)}"
-    if exit_status > 128 and (name := _signal_name(exit_status - 128)).startswith("SIG"):
-        return f"exit status {exit_status}, {name}"
-    return f"exit status {exit_status}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _end(stderr: str) -> str:
-    """The last lines; cut, since a program that breaks may print its source, on one line."""
-    lines = stderr.strip().splitlines()[-_STDERR_LINES:]
-    return "\n".join(line if len(line) <= _STDERR_WIDTH else f"{line[:_STDERR_WIDTH]}…" for line in lines)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Literal
 
 import msgspec
 
@@ -43,6 +44,11 @@ def plan(values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Promp
 def repair(values: Mapping[str, str]) -> Prompt:
     """For the agent that resolves conflicts in the middle of a merge."""
     return _filled("repair", values, ())
+
+
+def mending(name: Literal["fixer", "thread"], values: Mapping[str, str]) -> Prompt:
+    """For the agent that mends a pull request's check, or does what a review thread asks."""
+    return _filled(name, values, ())
 
 
 def _filled(name: str, values: Mapping[str, str], writable: tuple[Path, ...]) -> Prompt:

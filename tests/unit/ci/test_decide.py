@@ -95,6 +95,17 @@ def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
     assert look(GREEN, known=Known(settling=True, expected=None)).actionable == "pending"
 
 
+def test_a_workflow_that_goes_on_is_not_green_though_all_its_checks_have_passed() -> None:
+    """A job that waits for another has no check before that one is over."""
+    seen = look(GREEN, unfinished=("ci", "nightly"))
+    assert (seen.green, seen.actionable, seen.pending) == (
+        False,
+        "pending",
+        ("(the rest of ci)", "(the rest of nightly)"),
+    )
+    assert look(check("lint", "QUEUED"), unfinished=("ci",)).pending == ("lint",)
+
+
 def test_a_thread_to_act_on_is_not_green() -> None:
     seen = look(GREEN, threads=(thread("t", comment(1)),))
     assert (seen.green, seen.actionable, len(seen.threads)) == (False, "passing", 1)

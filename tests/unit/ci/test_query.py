@@ -110,6 +110,19 @@ async def test_where_a_check_comes_from() -> None:
     assert not other.is_action
 
 
+async def test_workflows_that_go_on() -> None:
+    run_of_ci = {"databaseId": 1, "event": "push", "workflow": {"name": "ci"}}
+    suites = [
+        {"status": "IN_PROGRESS", "workflowRun": run_of_ci},
+        {"status": "QUEUED", "workflowRun": run_of_ci},
+        {"status": "QUEUED", "workflowRun": None},  # an app that has nothing to say, for ever
+        {"status": "COMPLETED", "workflowRun": {**run_of_ci, "workflow": {"name": "docs"}}},
+    ]
+    target = {"oid": HEAD, "statusCheckRollup": None, "checkSuites": {"nodes": suites}}
+    assert (await look(page([], headRef={"target": target}))).unfinished == ("ci",)
+    assert (await look(page([]))).unfinished == ()
+
+
 async def test_all_pages_are_read() -> None:
     one = {"id": "t1", "isResolved": False, "path": "a", "comments": {"nodes": [said(1)]}, "newest": {"nodes": []}}
     pages = Pages(
