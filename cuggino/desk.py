@@ -150,11 +150,16 @@ async def open_desk(
 
 
 def _sweep_dead(project: Project, former: Owner | None) -> None:
-    """End the processes that commands that died have left: the former owner of our lock, and those beside it."""
-    beside = [*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")]
-    for owner in (former, *(read_owner(project, file=path) for path in beside)):
+    """End what commands that died have left running, the former owner of our lock and those beside it, and remove what
+    their agents printed."""
+    if former is not None:
+        sweep(former.marker)
+    for path in (*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")):
+        owner = read_owner(project, file=path)
         if owner is not None and not owner.lives():
             sweep(owner.marker)
+            for output in path.parent.glob(".*.out*") if path.name == "lock" else ():  # it may hold secrets
+                output.unlink(missing_ok=True)
 
 
 def _clear_up(project: Project) -> tuple[str, ...]:

@@ -31,11 +31,16 @@ class Vigil:
 
     def finish_within(self, seconds: float) -> None:
         """The agent has said that it is finished: it has so long to end, silent or not."""
+        if self.scope.cancel_called:
+            return
         self._finishing = True
         self._ends = trio.current_time() + seconds
 
     async def pass_on(self, event: Event) -> None:
-        """The agent did something: its event is sent on."""
+        """The agent did something: its event is sent on. Last words of one that is being stopped move no deadline."""
+        if self.scope.cancel_called:
+            await self._send(event)
+            return
         if isinstance(event, ToolCall):
             self._tools.add(event.id)
         elif isinstance(event, ToolResult):

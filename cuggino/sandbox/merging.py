@@ -19,7 +19,7 @@ from cuggino.manifest import Permits
 from cuggino.sandbox.conflicts import Conflict, Merge, markers_left
 from cuggino.sandbox.placing import Folder, looking_at, put, undo
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.settle import _refusal, commit_tree
+from cuggino.sandbox.settle import commit_tree, refusal
 from cuggino.sandbox.trees import blob, edited, merge_trees, replaced, small_resolution
 
 NOTES = "CONFLICTS.md"
@@ -147,7 +147,7 @@ async def _recorded(
     repository = joining.sandbox.repository
     paths = {conflict.path for conflict in merged.conflicts}
     changed = await folder.changed() - {notes} - alien
-    refused = _refusal(joining.sandbox, joining.permits)
+    refused = refusal(joining.sandbox, joining.permits)
     mine = {path for path in changed if path in paths or not refused(path)}
     mine -= await folder.look.filtered(sorted(mine))
     written = await folder.recorded(mine)

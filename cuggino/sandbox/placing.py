@@ -16,7 +16,7 @@ from cuggino.errors import GitError
 from cuggino.git.run import SAFE, git_output
 from cuggino.sandbox.look import Look, looking
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.settle import _move, commit_tree
+from cuggino.sandbox.settle import commit_tree, move
 from cuggino.sandbox.trees import differing, replaced
 from cuggino.sandbox.trusted import ask, filters_off, resolve
 
@@ -138,7 +138,7 @@ async def _branch_is(sandbox: Sandbox, commit: str) -> None:
     """Wherever an agent has left branch, HEAD and index."""
     with looking(sandbox, await filters_off(sandbox)) as look:
         await look.differences(commit)
-        await _move(sandbox, commit, look.index)
+        await move(sandbox, commit, look.index)
 
 
 def _names(listed: bytes) -> list[str]:

@@ -56,7 +56,7 @@ async def provision(
     `target`, unless it is given, is `base` where that is a branch, here or of a remote, else the branch of HEAD. When
     this fails or is cancelled nothing is left of it. SandboxError, GitError, StorageError.
     """
-    sandbox = await _planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
+    sandbox = await planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
     sandbox = msgspec.structs.replace(sandbox, item=item)
     project.prepare()
     save(project, sandbox, Stage.MAKING)
@@ -85,7 +85,7 @@ async def dirty(project: Project, specs: str = ".specs") -> tuple[str, ...]:
     return tuple(copies.printable(os.path.relpath(path, project.root)) for path in paths)
 
 
-async def _planned(
+async def planned(
     project: Project,
     config: Config,
     base: str | None,
@@ -95,7 +95,7 @@ async def _planned(
     id: str,  # noqa: A002
     target: str | EllipsisType | None,
 ) -> Sandbox:
-    """Nothing is made yet."""
+    """What `provision` would make; nothing is made. SandboxError where it cannot be: no repository, no such commit."""
     try:
         top = Path(await _said(project.root, "rev-parse", "--show-toplevel"))
         common = Path(await _said(project.root, "rev-parse", "--path-format=absolute", "--git-common-dir"))

@@ -49,7 +49,7 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
     agents = await fetch_back(sandbox) if sandbox.cloned else await resolve(sandbox, "HEAD")
     tip = agents if agents is not None and await is_ancestor(sandbox, start, agents) else start
     with looking(sandbox, await filters_off(sandbox)) as look:
-        refused = _refusal(sandbox, permits)
+        refused = refusal(sandbox, permits)
         left_out = await _take(look, agents or tip, refused)
         left_out |= {copies.printable(path) for path in await _restore(look, start, refused)}
         tree = (await look.ask("write-tree")).decode().strip()
@@ -58,12 +58,12 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
         commit = parent if await _tree(sandbox, parent) == tree else await _commit(sandbox, tree, parent, message)
         if start == sandbox.base and await _tree(sandbox, start) == tree:
             commit = start  # what was done was taken back, or none of it may come home
-        await _move(sandbox, commit, look.index)
+        await move(sandbox, commit, look.index)
     left_out.update(copies.touched(sandbox))
     return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)))
 
 
-def _refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
+def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
     """Whether a change of this path, relative to the top of the tree, must not come home."""
 
     def refused(path: str) -> bool:
@@ -152,7 +152,7 @@ async def author(repository: Path) -> dict[str, str]:
     return {f"GIT_{who}_{what}": v for who in ("AUTHOR", "COMMITTER") for what, v in (("NAME", name), ("EMAIL", email))}
 
 
-async def _move(sandbox: Sandbox, commit: str, index: Path) -> None:
+async def move(sandbox: Sandbox, commit: str, index: Path) -> None:
     """The branch is at the commit, HEAD on the branch, the index is the commit's, no merge or rebase is halfway."""
     reason = ("-m", "cuggino: settled")
     if sandbox.branch is None:

@@ -40,7 +40,7 @@ from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import built, git_variables
-from cuggino.sandbox.provision import _planned, dirty, provision
+from cuggino.sandbox.provision import dirty, planned, provision
 from cuggino.sandbox.records import Stage
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
@@ -150,7 +150,7 @@ class Spawn:
         """Before an agent is asked anything: SandboxError where there could be no sandbox for the task."""
         if not any(record.sandbox.id == self._record.id for record in records.every(self._yard.project)):
             config, base = self._yard.config, self._record.task.base
-            await _planned(self._yard.project, config, base, detached=False, title="", id=self._record.id, target=None)
+            await planned(self._yard.project, config, base, detached=False, title="", id=self._record.id, target=None)
 
     async def _evaluate(self, given: SandboxManifest | None) -> SandboxManifest:
         if self._record.manifest is not None:

@@ -50,6 +50,7 @@ from cuggino.sandbox.repository import SandboxRepository
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.sandbox.settle import settle
+from cuggino.spawn.homecoming import redacted
 from cuggino.spawn.repair import Repairer
 from cuggino.watch.item import Result, block, failed, run_through, session_for
 from cuggino.watch.ledger import Ledger
@@ -82,10 +83,10 @@ class Apart:
     ) -> Result:
         """Have the loop work on the item, and bring its work home. Promises what `item.process` does."""
 
-        def redacted(session: str | None) -> Send:
+        def without_secrets(session: str | None) -> Send:
             return _redacted(sender(session), self._redaction)
 
-        send = redacted(None)
+        send = without_secrets(None)
         await send(WatchProcessingItem(filename=name))
         item = read_item(self._project, name)
         if item is None:
@@ -94,7 +95,7 @@ class Apart:
         if isinstance(item, Unusable):
             return await block(ledger, item, item.reason, send)
         try:
-            return await self._through(workshop, ledger, item, redacted)
+            return await self._through(workshop, ledger, item, without_secrets)
         except LoopError as error:
             if error.kind is LlmSessionErrorKind.SETUP:
                 return Result.CANNOT_WORK
@@ -219,7 +220,8 @@ class Apart:
 
         async def check(_root: Path) -> bool:
             assert command is not None
-            result = await commands.run(command, output, timeout=config.limits.command_timeout)
+            with redacted(output.with_name(".check.out"), output, self._redaction) as raw:
+                result = await commands.run(command, raw, timeout=config.limits.command_timeout)
             return result.exit_code == 0
 
         async def search(repository: Path, base: str, tip: str) -> list[Leak]:

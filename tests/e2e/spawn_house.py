@@ -8,8 +8,7 @@ A role's scripts are for its conversations, in the order in which they begin; th
 what tools are given, `{root}` is the project, `{request}` the evaluator's file, `{conflicts}` the repairer's folder,
 `{specs}` that of the specs, and `{canary}` the house's canary.
 
-What agents in a sandbox inherit does not keep them from the network: but for this machine there is a proxy before them
-that nobody has started.
+No traffic leaves this machine: before all else there is a proxy that nobody has started.
 """
 
 from __future__ import annotations

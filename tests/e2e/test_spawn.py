@@ -95,9 +95,8 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
         assert (pull["head"]["ref"], pull["base"]["ref"]) == (house.branch, "main")
         assert pulls.tip(house.branch) == house.git("rev-parse", house.branch).strip()
         assert house.shown(f"{house.branch}:src/new.txt") == "one\ntwo\nthree\n"
-        assert house.sandboxes == []
-        assert house.remembered == []
-        assert house.left() == []
+        assert [*house.sandboxes, *house.remembered, *house.left()] == []
+        assert not (house.home / ".claude" / "telemetry").exists(), "claude tells nobody else of its work"
 
 
 async def test_a_pull_request_that_is_there_is_found(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Yard(House):
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
+        self.home = self.home.rename(folder / self.canary)  # in sandboxes only HOME tells whose a process is
         (self.root / "list.txt").write_text("first\nsecond\nthird\n")
         (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")

@@ -1,0 +1,44 @@
+"""What a vigil says of an agent that it has ended, whatever that agent still said on its way out."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cuggino.config import Limits
+from cuggino.events import AgentMessage, Event, ToolCall
+from cuggino.loop.again import Overlong, Silent
+from cuggino.loop.vigil import Vigil
+
+LIMITS = Limits(idle_timeout=10, agent_timeout=100)
+
+
+async def nothing(_event: Event) -> None:
+    """Nobody listens."""
+
+
+async def last_words(vigil: Vigil, *, finishing: bool) -> None:
+    """An agent that is being stopped prints something, some seconds later."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(3)
+            await vigil.pass_on(AgentMessage(text="I go"))
+            if finishing:
+                vigil.finish_within(10)
+
+
+@pytest.mark.parametrize("finishing", [False, True])
+@pytest.mark.parametrize("busy", [False, True])
+async def test_last_words_change_nothing_of_why_it_was_ended(
+    autojump_clock: MockClock, *, busy: bool, finishing: bool
+) -> None:
+    vigil = Vigil(LIMITS, nothing)
+    vigil.begin()
+    with vigil.scope:
+        if busy:
+            await vigil.pass_on(ToolCall(id="1", name="Bash"))
+        await last_words(vigil, finishing=finishing)
+    assert vigil.verdict() == (Overlong(100) if busy else Silent(10))
