@@ -80,6 +80,10 @@ class Desk:
 
         return send
 
+    async def shown(self) -> None:
+        """Until people have before them what was sent so far: then they can be asked something."""
+        await self._hub.shown()
+
     async def run(self, session: Session) -> int:
         """One loop, to its end; returns the exit code. The files of a session that is over are deleted, and the
         backlog item that it may have been about is archived.

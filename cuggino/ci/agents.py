@@ -169,6 +169,7 @@ class SandboxedAgents:
         await self._set_up(place, manifest, send)
         repairer = Repairer(
             agent=_Foreign(self._agent(Role.WORKER)),
+            backend=self._backend(Role.WORKER),
             task=f"Bring {base} into the branch of a pull request: {self._branch.name}",
             specs_path=config.specs_path,
             check=config.check_command,

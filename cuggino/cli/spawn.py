@@ -36,7 +36,7 @@ from cuggino.spawn.recover import Strategy
 from cuggino.spawn.spawn import Spawn
 from cuggino.spawn.task import Place, Record, Task
 from cuggino.spawn.terminal import ask_person, has_terminal
-from cuggino.spawn.yard import Yard
+from cuggino.spawn.yard import Permission, Yard
 
 spawn = App(
     name="spawn",
@@ -221,6 +221,10 @@ async def _run(project: Project, record: Record, given: SandboxManifest | None, 
     async def work(desk: Desk, stop: Stop) -> int:
         children = desk.children
 
+        async def ask(question: str) -> Permission:
+            await desk.shown()
+            return await ask_person(question)
+
         yard = Yard(
             project=project,
             config=desk.workshop.config,
@@ -236,7 +240,7 @@ async def _run(project: Project, record: Record, given: SandboxManifest | None, 
             now=desk.workshop.now,
             random=Random(),
             sleep=trio.sleep,
-            ask=ask_person if has_terminal() else None,
+            ask=ask if has_terminal() else None,
         )
         this.spawn = Spawn(yard, record, desk.sender(record.id), lambda: 128 + (stop.signal or signal.SIGINT))
         return await this.spawn.run(given)

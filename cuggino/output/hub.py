@@ -114,6 +114,9 @@ class Hub:
         self._body = trio.CancelScope()
         self._pace = trio.CancelScope(shield=True)
         self._ended = trio.Event()
+        self._sent = 0
+        self._passed_on = 0
+        self._more_passed_on = trio.Event()
 
     def sender(self, session: str | None) -> Send:
         """A `Send` for one session; each event is stamped with the time of the call.
@@ -129,8 +132,15 @@ class Hub:
                 send_nowait(line)
             except trio.WouldBlock:
                 await send(line)
+            self._sent += 1
 
         return send_event
+
+    async def shown(self) -> None:
+        """Until all that was sent so far is logged, and shown if the display takes it."""
+        sent = self._sent
+        while self._passed_on < sent:
+            await self._more_passed_on.wait()
 
     async def _run(self) -> None:
         """Until the channel is closed and empty, or the time is up; raises what made the display fail."""
@@ -161,6 +171,9 @@ class Hub:
             encoded = encode(batch)
             await self._write_log(encoded)
             await self._show(partial(self._display.show, batch, encoded))
+            self._passed_on += len(batch)
+            self._more_passed_on.set()
+            self._more_passed_on = trio.Event()
         await self._show(self._display.rest)
 
     def _waiting(self) -> list[LogLine]:

@@ -15,8 +15,10 @@ def activity(event: events.Event, before: str) -> str:
     The audit runs beside the waiting for files, which alone is nothing.
     """
     match event:
-        case events.LoopTerminalEvent():
-            return ""
+        case events.LoopTerminalEvent() | events.PermissionError() | events.SpawnCompleted():
+            return ""  # nobody works now; a person may be asked
+        case events.LLMStarted():
+            return "Working"
         case events.AgentWaiting() | events.AgentRetry():
             return "Waiting"
         case events.SystemMessage() if not before:  # a warning while nothing goes on: no agent need be alive

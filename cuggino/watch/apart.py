@@ -229,6 +229,7 @@ class Apart:
 
         repairer = Repairer(
             agent=workshop.agent(Role.WORKER),
+            backend=self._backends(Role.WORKER),
             task=(self._project.backlog / item.name).read_text(errors="replace"),
             specs_path=config.specs_path,
             check=command,

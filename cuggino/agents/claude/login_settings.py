@@ -19,8 +19,10 @@ LOGIN_ENVIRONMENT = (
     *("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH", "CLAUDE_CODE_CLIENT_*", "IS_SANDBOX"),
     *("CLAUDE_CODE_API_KEY_HELPER_TTL_MS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy"),
     *("no_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
+    *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DO_NOT_TRACK"),
 )
-"""Patterns of the variables by which claude finds its login and its provider."""
+"""Patterns of the variables by which claude finds its login and its provider, and by which people have it tell nobody
+else of its work."""
 
 _OF_A_PROVIDER: Mapping[str, tuple[str, ...]] = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_*",),

@@ -5,6 +5,7 @@ gemini tells no end of a message: the agent's text goes on until a tool is used,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cuggino.agents.agent import MESSAGE_END, SIGN_OF_LIFE, AgentResult, Decoded, Denial, Text
@@ -17,6 +18,9 @@ ALIVE: tuple[Decoded, ...] = (SIGN_OF_LIFE,)
 
 _DENIED = "policy_violation"
 _NO_SUCH_TOOL = "tool_not_registered"
+_FAILED = "unhandled_exception"
+_UNASKED = re.compile(r'Tool execution for "[^"\n]*" requires user confirmation, which is not supported in [^"\n]*')
+"""gemini's own words where its rules say that a person is to be asked, as for a command that writes by `>`."""
 
 
 class GeminiDecoder:
@@ -95,9 +99,10 @@ class GeminiDecoder:
     def _tool_result(self, line: Line) -> ToolResult:
         call = self._calls.pop(line.tool_id, None)
         kind = line.error.type if line.error is not None else ""
-        if call is not None and kind in (_DENIED, _NO_SUCH_TOOL):
-            self._denials.append(Denial(tool=call.tool_name, input=call.parameters))
         output = line.output or (line.error.message if line.error is not None else "")
+        unasked = kind == _FAILED and _UNASKED.fullmatch(output) is not None
+        if call is not None and (unasked or kind in (_DENIED, _NO_SUCH_TOOL)):
+            self._denials.append(Denial(tool=call.tool_name, input=call.parameters))
         return ToolResult(id=line.tool_id, output=output, is_error=line.status == "error")
 
     def _end(self, line: Line) -> Sequence[Decoded]:

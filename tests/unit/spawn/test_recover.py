@@ -67,6 +67,18 @@ def reason(denial: Denial, folder: Path, manifest: SandboxManifest = NARROW, sec
 # ---- the smallest change ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["echo a && mkdir made", "echo a | sh x", "echo a > made", "echo a; rm b"])
+def test_a_pattern_allows_one_command_and_nothing_that_comes_with_it(folder: Path, command: str) -> None:
+    manifest = SandboxManifest(allowed_commands=("echo *",))
+    assert fixed(bash(command), folder, manifest).added == (("allowed_commands", exactly(command)),)
+
+
+@pytest.mark.parametrize("name", ["run_shell_command", "shell", "bash"])
+def test_a_program_s_own_name_for_a_tool_is_the_manifest_s(folder: Path, name: str) -> None:
+    fix = fixed(Denial(tool=name, input={"command": "npm test"}), folder)
+    assert fix.added == (("allowed_commands", "npm test"),)
+
+
 @pytest.mark.parametrize(
     "command",
     ["npm test", "npm run build -- --fast", "rm *.tmp", "a && b | c", "python3 -c 'print(1)'", "X=1 make", "a \\* b"],
