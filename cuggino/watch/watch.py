@@ -110,15 +110,16 @@ class _Watch:
     ) -> None:
         project, config = workshop.project, workshop.config
         self.completed = 0
-        self._active = 0
         self._taken: set[str] = set()
+        self._at_work: set[str] = set()
+        """What is taken, but for items that only wait in their midst."""
         self._item_ended = trio.Event()
         self._waiting = trio.CancelScope()
         self._answered = Stage.WORKING
         self._seen: Counted | None = None
         self._ready: tuple[str, ...] = ()
         self._blocked: set[str] = set()
-        self._workshop = msgspec.structs.replace(workshop, sleep=self._sleep)
+        self._workshop = workshop
         self._stop = stop
         self._sender = sender
         self._send = sender(None)
@@ -204,14 +205,14 @@ class _Watch:
     # ---- working
 
     async def _work_on(self, name: str) -> None:
-        self._active += 1
+        self._at_work.add(name)
+        workshop = msgspec.structs.replace(self._workshop, sleep=partial(self._sleep, name))
         try:
-            result = await self._process(self._workshop, self._ledger, name, self._sender)
-        except Drained:  # in its wait it did not count
-            self._active += 1
+            result = await self._process(workshop, self._ledger, name, self._sender)
+        except Drained:
             return
         finally:
-            self._active -= 1
+            self._at_work.discard(name)
             self._taken.discard(name)
             self._item_ended.set()
             self._item_ended = trio.Event()
@@ -250,14 +251,14 @@ class _Watch:
             else WatchValidationFailed(completed=finished, output=result.output, exit_code=result.exit_code)
         )
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep(self, name: str, seconds: float) -> None:
         """A wait in the middle of an item: it ends with a drain, and the item with it."""
-        self._active -= 1
+        self._at_work.discard(name)
         with self._stop.ends_with_drain() as scope:
             await trio.sleep(seconds)
         if scope.cancelled_caught:
             raise Drained
-        self._active += 1
+        self._at_work.add(name)
 
     # ---- stopping
 
@@ -276,4 +277,4 @@ class _Watch:
         """Tell a stage of stopping, if it was not told."""
         if stage > self._answered:
             self._answered = stage
-            await self._send(WatchStopping(stage=_STAGES[stage], active=self._active))
+            await self._send(WatchStopping(stage=_STAGES[stage], active=len(self._at_work)))

@@ -18,6 +18,7 @@ from cuggino.events import PermissionError as Denied
 from cuggino.spawn.work import GO_ON, RESUMED
 from tests.e2e.github_server import Reply, github_server
 from tests.e2e.loopback import Say, Script, Use
+from tests.e2e.programs import program
 from tests.e2e.spawn_house import RealHouse, bash, on_github, read, spawn_house, write
 from tests.process.spawn_house import HELD, sections
 
@@ -361,19 +362,20 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
 # ---- a jail -----------------------------------------------------------------------------------
 
 
-def jail_of_the_guide(folder: Path) -> list[str]:
-    """The launcher of docs/how-to/jail-an-agent.md, with the folder of claude's program."""
+def jail_of_the_guide(*folders: Path) -> list[str]:
+    """The launcher of docs/how-to/jail-an-agent.md, with the folders of claude's program."""
     guide = Path(__file__).parents[2] / "docs" / "how-to" / "jail-an-agent.md"
     (block,) = re.findall(r"```json\n(.*?)```", guide.read_text(), re.DOTALL)
     launcher: list[str] = json.loads(block)["spawn"]["launcher"]
     place = launcher.index("--bind", launcher.index("{sandbox}.home") + 1)
-    return [*launcher[:place], "--ro-bind-try", str(folder), str(folder), *launcher[place:]]
+    more = [word for folder in folders for word in ("--ro-bind-try", str(folder), str(folder))]
+    return [*launcher[:place], *more, *launcher[place:]]
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_behind_a_launcher_nothing_outside_can_be_written(tmp_path: Path) -> None:
     worker: Script = [[bash("sh escape.sh")], [Say("I tried.")]]
-    config = {"spawn": {"launcher": jail_of_the_guide(tmp_path / "bin")}}
+    config = {"spawn": {"launcher": jail_of_the_guide(tmp_path / "bin", program("claude").parent)}}
     with spawn_house(tmp_path, config=config, worker=[worker]) as house:
         house.add["TMPDIR"] = ""
         outside = [
