@@ -12,7 +12,7 @@ _COMMANDS = {
     "setup": "Answer a few questions, and have .cuggino.json.",
     "plan": "Talk with an agent about what to build: specs and backlog items, never code.",
     "run": "Plan, implement and review one focus until the code matches the specs.",
-    "watch": "Work through the backlog, one item after the other, and wait for more.",
+    "watch": "Work through the backlog, item by item or several at a time, and wait for more.",
     "spawn": "Hand one task to an agent in a sandbox, and bring its work home.",
     "ci": "Watch a pull request until it is green, merged or closed.",
     "status": "Show what is going on here, and what is to be done.",
