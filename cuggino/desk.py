@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ import trio
 from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
 from cuggino.config import load
-from cuggino.errors import LoopError
+from cuggino.errors import LockedError, LoopError
 from cuggino.events import (
     Event,
     LoopApproved,
@@ -160,7 +160,9 @@ def _sweep_dead(project: Project, former: Owner | None) -> None:
         sweep(former.marker)
     for path in (*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")):
         owner = read_owner(project, file=path)
-        if owner is not None and not owner.lives():
+        if owner is None or owner.lives():
+            continue
+        with suppress(LockedError), lock(project, owner.command, owner.marker, file=path):  # left empty: swept once
             sweep(owner.marker)
             for output in path.parent.glob(".*.out*") if path.name == "lock" else ():  # it may hold secrets
                 output.unlink(missing_ok=True)

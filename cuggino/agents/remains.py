@@ -1,10 +1,33 @@
-"""What is left of a program that has ended, in words for people: its status, and the end of its stderr."""
+"""What is left of a program that has ended: in words for people, and the files of its output."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from typing import NamedTuple
+
+from cuggino.errors import LlmSessionErrorKind
 
 _LINES, _WIDTH = 10, 300
+
+
+class Cause(NamedTuple):
+    """Why a program failed, and what a person can do about it."""
+
+    kind: LlmSessionErrorKind
+    what: str
+    advice: str = ""
+
+
+def errors_beside(output: Path) -> Path:
+    """Where the stderr goes of a program whose stdout goes to `output`."""
+    return output.with_name(f"{output.name}.err")
+
+
+def discard(output: Path) -> None:
+    """Remove what a program has printed, both files: it may hold secrets."""
+    for path in (output, errors_beside(output)):
+        path.unlink(missing_ok=True)
 
 
 def describe_exit(exit_status: int) -> str:

@@ -21,6 +21,7 @@ import trio
 from cuggino.agents import prompts
 from cuggino.agents.agent import Agent, AgentOptions, AgentResult, Backend
 from cuggino.agents.prompts import Prompt
+from cuggino.agents.remains import discard
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
 from cuggino.ci.ports import Triage, Work
@@ -298,8 +299,7 @@ class SandboxedAgents:
                 raise
             return None, redaction.text(error.message)
         finally:
-            options.output.unlink(missing_ok=True)
-            options.output.with_name(f"{options.output.name}.err").unlink(missing_ok=True)
+            discard(options.output)
         return None, str(vigil.verdict() or "it was stopped")
 
 

@@ -18,6 +18,7 @@ from msgspec import Meta
 from cuggino import strict_json
 from cuggino.agents.agent import Agent, AgentOptions
 from cuggino.agents.prompts import Prompt, fill
+from cuggino.agents.remains import discard
 from cuggino.config import Config
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
@@ -158,8 +159,7 @@ async def _ask(yard: Yard, task: Task, place: Place, send: Send) -> Answer | str
         return parse_answer(said, aisp=task.aisp)
     finally:
         for output in (place.output("evaluator"), place.output("evaluator.again")):
-            for path in (output, output.with_name(f"{output.name}.err")):
-                path.unlink(missing_ok=True)
+            discard(output)
         forget(yard.backend, options.environment or {}, options.cwd, yard.agent.own_name(conversation))
 
 

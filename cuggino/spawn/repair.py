@@ -12,6 +12,7 @@ import msgspec
 
 from cuggino.agents.agent import Agent, AgentOptions, Backend
 from cuggino.agents.prompts import repair as repair_prompt
+from cuggino.agents.remains import discard
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError
 from cuggino.events import Send, SystemMessage
@@ -92,8 +93,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
             return False
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            for path in (output, output.with_name(f"{output.name}.err")):
-                path.unlink(missing_ok=True)
+            discard(output)
             if self.backend is not None:
                 forget(self.backend, self.environment or os.environ, root, self.agent.own_name(conversation))
         if (verdict := vigil.verdict()) is not None:

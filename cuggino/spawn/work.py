@@ -11,6 +11,7 @@ import msgspec
 from cuggino import events
 from cuggino.agents.agent import AgentOptions, AgentResult, Denial
 from cuggino.agents.prompts import Prompt
+from cuggino.agents.remains import discard
 from cuggino.errors import LlmSessionError
 from cuggino.events import (
     AgentMessage,
@@ -204,8 +205,7 @@ class _Work:
         finally:
             if spoke:  # however it ended, another process may go on with it
                 self._converse(self._yard.agent.own_name(name))
-            for path in (output, output.with_name(f"{output.name}.err")):
-                path.unlink(missing_ok=True)
+            discard(output)
         self._converse(result.session_id or self._yard.agent.own_name(name))
         return result
 

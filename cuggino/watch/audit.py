@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import trio
 
 from cuggino.agents.agent import AgentOptions
 from cuggino.agents.prompts import fill
+from cuggino.agents.remains import discard
 from cuggino.errors import CugginoError
 from cuggino.events import (
     Event,
@@ -98,14 +98,9 @@ async def _run(workshop: Workshop, sender: Callable[[str | None], Send]) -> str 
                 see,
             )
     finally:
-        _remove(output)
+        discard(output)
     if (verdict := vigil.verdict()) is not None:
         return f"The auditor was stopped: {verdict}"
     if await git.tree_fingerprint([project.state_dir]) != before:
         await send(SystemMessage(text="The working tree changed while the auditor ran, who may not change it."))
     return None
-
-
-def _remove(output: Path) -> None:
-    for path in (output, output.with_name(f"{output.name}.err")):
-        path.unlink(missing_ok=True)

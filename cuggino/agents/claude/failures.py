@@ -7,12 +7,11 @@ the exit status, and the stderr of a run that printed no line at all. What agent
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 
 from cuggino.agents.claude.lines import Line, RateLimit
-from cuggino.agents.remains import describe_exit, last_lines
+from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 
@@ -25,12 +24,6 @@ class Complaint(msgspec.Struct):
     limit: RateLimit | None = None
     retried: int | None = None
     """The status for which claude last tried again by itself."""
-
-
-class Cause(NamedTuple):
-    kind: Kind
-    what: str
-    advice: str = ""
 
 
 _LOG_IN = "Run `claude` and type /login, or set ANTHROPIC_API_KEY to a valid key."

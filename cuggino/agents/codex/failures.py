@@ -9,18 +9,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
-from cuggino.agents.remains import describe_exit, last_lines
+from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-
-class Cause(NamedTuple):
-    kind: Kind
-    what: str
-    advice: str = ""
-
 
 _LOGIN = Cause(
     Kind.SETUP,

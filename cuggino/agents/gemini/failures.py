@@ -9,21 +9,15 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from cuggino.agents.gemini.lines import Line
-from cuggino.agents.remains import describe_exit, last_lines
+from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 
 _SHORT_WAIT = timedelta(minutes=5)
 """gemini itself waits so long and tries again; a limit that lasts longer is told at once."""
-
-
-class Cause(NamedTuple):
-    kind: Kind
-    what: str
-    advice: str = ""
 
 
 _LOGIN = Cause(

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from cuggino.agents.opencode.lines import Error
-from cuggino.agents.remains import describe_exit, last_lines
+from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
-
-
-class Cause(NamedTuple):
-    kind: Kind
-    what: str
-    advice: str = ""
-
 
 _LOGIN = Cause(
     Kind.SETUP,
