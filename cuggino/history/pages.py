@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from cuggino.history.sessions import Outcome, PastSession, first_line, seconds_between
 from cuggino.history.status import BacklogItem, OpenSession, Paper, Status
-from cuggino.history.work import Phase, Work
+from cuggino.history.work import Job, JobPhase, Phase, Work
 from cuggino.output.page import (
     BOLD,
     BOLD_GREEN,
@@ -71,22 +71,12 @@ def _holder(status: Status) -> list[tuple[str, Cell]]:
 
 
 def _work(work: Work, status: Status) -> list[tuple[str, Cell]]:
-    rows: list[tuple[str, Cell]] = []
-    if work.focus is not None or work.backlog_file is not None:
-        titles = {item.name: item.title for item in status.backlog}
-        title = titles.get(work.backlog_file or "", "")
-        rows.append(("Works on", (BOLD, _about(work.focus, work.backlog_file) + (title and f": {title}"))))
-    now = _PHASES[work.phase]
-    if work.iteration is not None:
-        now += f", iteration {work.iteration}" + (f"/{work.max_iterations}" if work.max_iterations else "")
-    if lasted := _ago(work.since, status.at):
-        now += f", for {lasted}"
-    if work.until is not None:
-        now += f", until {work.until.astimezone():%H:%M:%S}"
-    if work.reason:
-        now += f": {first_line(work.reason)}"
-    waits = work.phase in ("waiting", "waiting-for-spec-issues")
-    rows.append(("Now", (BOLD_YELLOW if waits else "", now)))
+    rows = [row for job in work.jobs for row in _job(job, status)]
+    if work.phase != "working":
+        lasted = _ago(work.since, status.at)
+        style = BOLD_YELLOW if work.phase == "waiting-for-spec-issues" else ""
+        also = "Meanwhile" if work.jobs else "Now"
+        rows.append((also, (style, _PHASES[work.phase] + (lasted and f", for {lasted}"))))
     if work.auditing:
         rows.append(("Audit", (CYAN, "running")))
     if work.stopping is not None:
@@ -98,7 +88,25 @@ def _work(work: Work, status: Status) -> list[tuple[str, Cell]]:
     return rows
 
 
-_PHASES: dict[Phase, str] = {
+def _job(job: Job, status: Status) -> list[tuple[str, Cell]]:
+    titles = {item.name: item.title for item in status.backlog}
+    title = titles.get(job.backlog_file or "", "")
+    now = _STEPS[job.phase]
+    if job.iteration is not None:
+        now += f", iteration {job.iteration}" + (f"/{job.max_iterations}" if job.max_iterations else "")
+    if lasted := _ago(job.since, status.at):
+        now += f", for {lasted}"
+    if job.until is not None:
+        now += f", until {job.until.astimezone():%H:%M:%S}"
+    if job.reason:
+        now += f": {first_line(job.reason)}"
+    return [
+        ("Works on", (BOLD, _about(job.focus, job.backlog_file) + (title and f": {title}"))),
+        ("Now", (BOLD_YELLOW if job.phase == "waiting" else "", now)),
+    ]
+
+
+_STEPS: dict[JobPhase, str] = {
     "starting": "starting",
     "planning": "planning",
     "setup": "runs the setup command",
@@ -107,6 +115,11 @@ _PHASES: dict[Phase, str] = {
     "commit": "commits",
     "reviewing": "reviewing",
     "waiting": "waits",
+    "ending": "ends",
+}
+_PHASES: dict[Phase, str] = {
+    "starting": "starting",
+    "working": "works",
     "waiting-for-spec-issues": "waits for you: spec issues must be cleared in .cuggino/spec-issues/",
     "waiting-for-items": "waits for items in .cuggino/backlog/",
     "validating": "validating",

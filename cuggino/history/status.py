@@ -16,13 +16,14 @@ from cuggino.backlog import Unusable, read_item
 from cuggino.errors import StorageError
 from cuggino.history.logs import born, growing, logs, read
 from cuggino.history.sessions import PastSession, recall
-from cuggino.history.work import LOOP_PHASES, Following, Phase, Work
+from cuggino.history.work import LOOP_PHASES, Following, Job, JobPhase, Work
 from cuggino.inbox.folder import Entry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
 from cuggino.loop.session import SessionState, load
 from cuggino.output.summary import Tally
 from cuggino.project import SPOILED, Project
+from cuggino.sandbox import records
 from cuggino.watch.ledger import State
 
 
@@ -90,19 +91,21 @@ def gather(project: Project, now: datetime | None = None) -> Status:
     problems: list[str] = []
     owner = _owner(project, problems)
     states = list(_states(project, problems))
+    apart = [state for place in _sandboxes(project) for state in _states(place, problems)]
     log = growing(project, owner)
     work = None
     if owner is not None and owner.lives():
-        work = _work(owner, log, states, problems)
-    at_work = None if work is None else work.session
-    unfinished = [state for state in states if state.ended is None and state.id != at_work]
+        work = _work(owner, log, [*states, *apart], problems)
+    at_work = set() if work is None else {job.session for job in work.jobs}
+    unfinished = [state for state in states if state.ended is None and state.id not in at_work]
+    begun = [*unfinished, *(state for state in apart if state.ended is None and state.id not in at_work)]
     issues = _papers(project.spec_issues, problems)
     return Status(
         at=now or datetime.now(UTC).replace(microsecond=0),
         root=_spelled_out(str(project.root)),
         holder=None if owner is None else _holder(owner),
         work=work,
-        backlog=tuple(_backlog(project, work, bool(issues), unfinished, problems)),
+        backlog=tuple(_backlog(project, work, bool(issues), begun, problems)),
         spec_issues=issues,
         findings=_papers(project.tbd, problems),
         sessions=tuple(_open_session(state) for state in unfinished),
@@ -142,13 +145,17 @@ def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: 
     spent = tally.summary(seconds=0)
     cost = None if spent.usage is None else spent.usage.cost_usd
     work = msgspec.structs.replace(following.work, cost_usd=cost, cost_is_partial=spent.cost_is_partial)
-    state = next((state for state in states if state.id == work.session), None)
-    if state is None or work.phase not in LOOP_PHASES:
-        return work
-    return msgspec.structs.replace(work, phase=_PHASES[state.course.step] if state.ended is None else "ending")
+    known = {state.id: state for state in states}
+    return msgspec.structs.replace(work, jobs=tuple(_exactly(job, known.get(job.session or "")) for job in work.jobs))
 
 
-_PHASES: dict[Step, Phase] = {
+def _exactly(job: Job, state: SessionState | None) -> Job:
+    if state is None or job.phase not in LOOP_PHASES:
+        return job
+    return msgspec.structs.replace(job, phase=_PHASES[state.course.step] if state.ended is None else "ending")
+
+
+_PHASES: dict[Step, JobPhase] = {
     Step.PLAN: "planning",
     Step.SETUP: "setup",
     Step.CHECK: "check",
@@ -170,6 +177,13 @@ def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
                 problems.append(f"A session is passed over: {_spelled_out(str(error))}")
 
 
+def _sandboxes(project: Project) -> Iterator[Project]:
+    """The places in which items are worked on apart."""
+    for record in records.every(project):
+        if record.sandbox.item is not None and record.exists:
+            yield Project(record.sandbox.root)
+
+
 def _open_session(state: SessionState) -> OpenSession:
     return OpenSession(
         id=state.id,
@@ -183,12 +197,12 @@ def _open_session(state: SessionState) -> OpenSession:
     )
 
 
-def _last(project: Project, log: Path | None, at_work: str | None, problems: list[str]) -> PastSession | None:
+def _last(project: Project, log: Path | None, at_work: set[str | None], problems: list[str]) -> PastSession | None:
     for path in reversed(logs(project)):
         history = recall([path])
         problems += history.unreadable
         for session in history.sessions(None if log is None else log.stem):
-            if session.id != at_work and session.kind == "loop":
+            if session.id not in at_work and session.kind == "loop":
                 return session
     return None
 
@@ -197,10 +211,11 @@ def _last(project: Project, log: Path | None, at_work: str | None, problems: lis
 
 
 def _backlog(
-    project: Project, work: Work | None, behind: bool, unfinished: list[SessionState], problems: list[str]
+    project: Project, work: Work | None, behind: bool, begun: list[SessionState], problems: list[str]
 ) -> Iterator[BacklogItem]:
     """In the order in which they are taken, as the watch would judge them now."""
     troubles = _troubles(project, problems).items
+    at_work = set() if work is None else {job.backlog_file for job in work.jobs}
     for entry in _entries(project.backlog, problems):
         item = read_item(project, entry.name)
         if item is None:
@@ -212,15 +227,20 @@ def _backlog(
         reason = trouble.blocked if trouble is not None else None
         if reason is None and isinstance(item, Unusable):
             reason = item.reason
-        working = work is not None and work.backlog_file == shown
         yield BacklogItem(
             name=shown,
             title=entry.title,
-            state="working" if working else "blocked" if reason else "behind-spec-issue" if behind else "ready",
+            state="working"
+            if shown in at_work
+            else "blocked"
+            if reason
+            else "behind-spec-issue"
+            if behind
+            else "ready",
             reason=reason,
             failures=0 if trouble is None else trouble.attempts,
             session=next(
-                (it.id for it in unfinished if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
+                (it.id for it in begun if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
             ),
         )
 

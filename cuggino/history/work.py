@@ -11,30 +11,24 @@ from cuggino import events
 from cuggino.history.logs import Line
 
 Phase: TypeAlias = Literal[
-    "starting",
-    "planning",
-    "setup",
-    "check",
-    "implementing",
-    "commit",
-    "reviewing",
-    "waiting",
-    "waiting-for-spec-issues",
-    "waiting-for-items",
-    "validating",
-    "ending",
+    "starting", "working", "waiting-for-spec-issues", "waiting-for-items", "validating", "ending"
+]
+"""What the command as a whole is at."""
+
+JobPhase: TypeAlias = Literal[
+    "starting", "planning", "setup", "check", "implementing", "commit", "reviewing", "waiting", "ending"
 ]
 
-LOOP_PHASES: frozenset[Phase] = frozenset({"planning", "setup", "check", "implementing", "commit", "reviewing"})
+LOOP_PHASES: frozenset[JobPhase] = frozenset({"planning", "setup", "check", "implementing", "commit", "reviewing"})
 """Steps of a loop: where it is exactly between two events, its session's state knows."""
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a living command does. `since` is when the phase began. `waiting` is for a provider, or until a failed
-    item is tried again: `reason` says why, `until` until when. `cost_usd` is what this command has spent so far.
+class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is worked on: an item, or the focus of a run. `since` is when the phase began. `waiting` is for a provider,
+    or until the failed item is tried again: `reason` says why, `until` until when.
     """
 
-    phase: Phase
+    phase: JobPhase
     since: str
     session: str | None = None
     focus: str | None = None
@@ -43,6 +37,16 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_iterations: int | None = None
     reason: str | None = None
     until: datetime | None = None
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a living command does. `since` is when the phase began. `jobs` are several where a watch works on several
+    items at a time; it may wait for others meanwhile. `cost_usd` is what this command has spent so far.
+    """
+
+    phase: Phase
+    since: str
+    jobs: tuple[Job, ...] = ()
     auditing: bool = False
     stopping: Literal["drain", "interrupt", "kill"] | None = None
     completed: int = 0
@@ -56,94 +60,138 @@ class Following:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self._before_waiting: Phase | None = None
+        self._before_waiting: dict[str | None, JobPhase] = {}
+        """The session of a job that waits → the phase in which it goes on."""
 
     def add(self, line: Line) -> None:
         event, at = line.event, line.at
         if isinstance(event, events.WatchLoopEvent):
             self._add_watch(event, at)
         elif isinstance(event, events.LoopStart):
-            self._change(session=line.session, focus=event.focus, backlog_file=event.backlog_file)
-            self._to("planning", at, iteration=event.iteration)
-        elif line.session is None or line.session != self.work.session:
+            self._begin(
+                Job(
+                    phase="planning",
+                    since=at,
+                    session=line.session,
+                    focus=event.focus,
+                    backlog_file=event.backlog_file,
+                    iteration=event.iteration,
+                )
+            )
+        elif (job := self._job_of(line.session)) is None:
             return  # an audit's
         elif isinstance(event, events.LoopPhaseEvent | events.LlmTerminalMarkerEvent):
-            self._add_loop(event, at)
-        elif self._before_waiting is not None:  # the agent speaks again
-            self._to(self._before_waiting, at)
+            self._add_loop(job, event, at)
+        elif (before := self._before_waiting.get(job.session)) is not None:  # the agent speaks again
+            self._to(job, before, at)
 
-    def _add_loop(self, event: events.Event, at: str) -> None:
+    def _add_loop(self, job: Job, event: events.Event, at: str) -> None:
         match event:
             case events.IterationStart():
-                self._to("planning", at, iteration=event.iteration, max_iterations=event.max_iterations)
+                self._to(job, "planning", at, iteration=event.iteration, max_iterations=event.max_iterations)
             case events.PlanningStart():
-                self._to("planning", at)
+                self._to(job, "planning", at)
             case events.ImplementingStart():
-                self._to("implementing", at)
+                self._to(job, "implementing", at)
             case events.ReviewingStart():
-                self._to("reviewing", at)
-            case events.PlanComplete() if self.work.phase == "planning":
-                self._to("setup", at)
-            case events.Progress() | events.Done() if self.work.phase == "implementing":
-                self._to("commit", at)
+                self._to(job, "reviewing", at)
+            case events.PlanComplete() if job.phase == "planning":
+                self._to(job, "setup", at)
+            case events.Progress() | events.Done() if job.phase == "implementing":
+                self._to(job, "commit", at)
             case events.SetupCommandOutput() | events.CommitPerformed() | events.CommitFailed():
-                self._to("check", at)
+                self._to(job, "check", at)
             case events.AgentRetry() if event.delay > 0:
-                self._wait(at, event.reason, _later(at, event.delay))
+                self._wait(job, at, event.reason, _later(at, event.delay))
             case events.AgentWaiting():
-                self._wait(at, event.reason, event.until)
+                self._wait(job, at, event.reason, event.until)
             case events.LoopTerminalEvent():
-                self._to("ending", at)
+                self._to(job, "ending", at)
 
     def _add_watch(self, event: events.WatchLoopEvent, at: str) -> None:
         match event:
             case events.WatchProcessingItem():
-                self._leave_item()
-                self._to("starting", at, backlog_file=event.filename)
+                self._begin(Job(phase="starting", since=at, backlog_file=event.filename))
             case events.WatchItemFailed() if event.retry_in is not None:
-                self._wait(at, event.message, _later(at, event.retry_in))
+                until = _later(at, event.retry_in)
+                failed = Job(phase="waiting", since=at, backlog_file=event.filename, reason=event.message, until=until)
+                self._begin(failed)
             case events.WatchItemCompleted():
-                self._leave_item()
-                self._to("starting", at, completed=self.work.completed + 1)
+                self._end(event.filename, at)
+                self._change(completed=self.work.completed + 1)
             case events.WatchItemNotRemoved() | events.WatchItemFailed() | events.WatchItemBlocked():
-                self._leave_item()
-                self._to("starting", at)
+                self._end(event.filename, at)
             case events.WatchSpecIssueWaiting():
-                self._leave_item()
-                self._to("waiting-for-spec-issues", at)
+                self._enter("waiting-for-spec-issues", at)
             case events.WatchBacklogWaiting():
-                self._leave_item()
-                self._to("waiting-for-items", at)
+                self._enter("waiting-for-items", at)
             case events.WatchAuditStarted():
                 self._change(auditing=True)
             case events.WatchAuditEnded() | events.WatchAuditInterrupted() | events.WatchAuditFailed():
                 self._change(auditing=False)
             case events.WatchValidationStarted():
-                self._leave_item()
-                self._to("validating", at)
+                self._enter("validating", at)
             case events.WatchValidationPassed() | events.WatchValidationFailed():
-                self._to("starting", at)
+                self._enter("starting", at)
             case events.WatchStopping():
                 self._change(stopping=event.stage)
             case events.WatchEnded():
-                self._leave_item()
-                self._to("ending", at)
+                self._change(jobs=())
+                self._enter("ending", at)
+
+    # ---- the command
 
     def _change(self, **changes: object) -> None:
         self.work = msgspec.structs.replace(self.work, **changes)
 
-    def _to(self, phase: Phase, at: str, **changes: object) -> None:
-        self._before_waiting = None
-        self._change(phase=phase, since=at, reason=None, until=None, **changes)
+    def _enter(self, phase: Phase, at: str) -> None:
+        """A job that waits to be tried again and whose time is over came to nothing: its item is gone."""
+        jobs = tuple(job for job in self.work.jobs if job.session is not None or not _over(job.until, at))
+        self._change(phase=phase, since=at, jobs=jobs)
 
-    def _wait(self, at: str, reason: str, until: datetime | None) -> None:
-        before = self._before_waiting or (self.work.phase if self.work.phase in LOOP_PHASES else None)
-        self._to("waiting", at)
-        self._change(reason=reason, until=until)
-        self._before_waiting = before
+    # ---- its jobs
 
-    def _leave_item(self) -> None:
-        self._change(session=None, focus=None, backlog_file=None, iteration=None, max_iterations=None)
+    def _job_of(self, session: str | None) -> Job | None:
+        return None if session is None else next((job for job in self.work.jobs if job.session == session), None)
+
+    def _begin(self, job: Job) -> None:
+        """In the place of what was told of the same item."""
+        others = tuple(it for it in self.work.jobs if it.backlog_file is None or it.backlog_file != job.backlog_file)
+        if self.work.phase != "working":
+            self._change(phase="working", since=job.since)
+        self._change(jobs=(*others, job))
+
+    def _end(self, backlog_file: str, at: str) -> None:
+        self._change(jobs=tuple(job for job in self.work.jobs if job.backlog_file != backlog_file))
+        if not self.work.jobs:
+            self._enter("starting", at)
+
+    def _to(
+        self,
+        job: Job,
+        phase: JobPhase,
+        at: str,
+        *,
+        reason: str | None = None,
+        until: datetime | None = None,
+        **changes: object,
+    ) -> None:
+        self._before_waiting.pop(job.session, None)
+        changed = msgspec.structs.replace(job, phase=phase, since=at, reason=reason, until=until, **changes)
+        self._change(jobs=tuple(changed if it is job else it for it in self.work.jobs))
+
+    def _wait(self, job: Job, at: str, reason: str, until: datetime | None) -> None:
+        before = self._before_waiting.get(job.session, job.phase)
+        self._to(job, "waiting", at, reason=reason, until=until)
+        if before in LOOP_PHASES:
+            self._before_waiting[job.session] = before
+
+
+def _over(until: datetime | None, at: str) -> bool:
+    try:
+        return until is not None and until <= datetime.fromisoformat(at)
+    except (ValueError, TypeError):
+        return False
 
 
 def _later(at: str, seconds: float) -> datetime | None:

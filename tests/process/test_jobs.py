@@ -104,6 +104,40 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     assert house.left() == []
 
 
+async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> None:
+    house = Yard(tmp_path)
+    for name in ("1", "2", "3"):
+        house.item(
+            f"{name}.md", f"# Item {name}\ntouch $HOME/at-{name}; while ! test -e $HOME/go; do sleep 0.05; done\n"
+        )
+    with trio.fail_after(60):
+        async with house.watching("--jobs", "2") as watch:
+            while len(list(house.home.glob("at-*"))) < 2:  # noqa: ASYNC110 - files of other processes
+                await trio.sleep(0.05)
+            working = json.loads((await house.run("status", "--json")).out)
+            page = (await house.run("status")).out.splitlines()
+            watch.send(signal.SIGINT)
+            await watch.until("WatchStopping")
+            watch.send(signal.SIGINT)
+            await watch.end()
+        left = json.loads((await house.run("status", "--json")).out)
+    jobs = {job["backlogFile"]: job for job in working["work"]["jobs"]}
+    assert sorted(jobs) == ["1.md", "2.md"]
+    assert {job["phase"] for job in jobs.values()} == {"implementing"}
+    assert [(item["name"], item["state"]) for item in working["backlog"]] == [
+        ("1.md", "working"),
+        ("2.md", "working"),
+        ("3.md", "ready"),
+    ]
+    assert sorted(line for line in page if line.startswith("Works on")) == [
+        "Works on    1.md: Item 1",
+        "Works on    2.md: Item 2",
+    ]
+    assert [item["session"] for item in left["backlog"]] == [jobs["1.md"]["session"], jobs["2.md"]["session"], None]
+    assert left["sessions"] == [], "in sandboxes, where only a watch goes on with them"
+    assert house.left() == []
+
+
 async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_is_cleared(tmp_path: Path) -> None:
     house = Yard(tmp_path)
     for name in ("1", "2-unclear", "3", "4"):

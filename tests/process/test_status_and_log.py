@@ -105,8 +105,8 @@ async def test_a_run_in_progress_is_told_by_another_process(house: House) -> Non
         "since": None,
         "lives": True,
     }
-    work = found["work"]
-    assert (work["phase"], work["focus"], work["iteration"], work["maxIterations"]) == (
+    (job,) = found["work"]["jobs"]
+    assert (job["phase"], job["focus"], job["iteration"], job["maxIterations"]) == (
         "implementing",
         "日本語の仕事",
         1,
@@ -136,7 +136,7 @@ async def test_a_watch_in_progress_is_told_with_its_backlog(house: House) -> Non
             waiting = await told(house)
             watch.send(signal.SIGINT)
             await watch.end()
-    assert working["work"]["backlogFile"] == "1-日本.md"
+    assert [job["backlogFile"] for job in working["work"]["jobs"]] == ["1-日本.md"]
     assert [(it["name"], it["title"], it["state"]) for it in working["backlog"]] == [
         ("1-日本.md", "The first", "working"),
         ("2-empty.md", "(empty)", "blocked"),
@@ -145,7 +145,7 @@ async def test_a_watch_in_progress_is_told_with_its_backlog(house: House) -> Non
     assert behind["specIssues"] == [{"name": "mine.md", "title": "unclear"}]
     assert [it["state"] for it in behind["backlog"]] == ["working", "blocked", "behind-spec-issue"]
     assert (waiting["work"]["phase"], waiting["work"]["completed"]) == ("waiting-for-spec-issues", 1)
-    assert waiting["work"]["backlogFile"] is None
+    assert waiting["work"]["jobs"] == []
 
 
 async def test_a_killed_run_is_told_as_dead_and_its_log_as_interrupted(house: House) -> None:

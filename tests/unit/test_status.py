@@ -35,6 +35,7 @@ from cuggino.events import (
     WatchAuditEnded,
     WatchAuditStarted,
     WatchBacklogWaiting,
+    WatchEnded,
     WatchIdle,
     WatchItemBlocked,
     WatchItemCompleted,
@@ -49,7 +50,7 @@ from cuggino.history.logs import Line
 from cuggino.history.pages import render_status
 from cuggino.history.sessions import Outcome, PastSession
 from cuggino.history.status import BacklogItem, Paper, Status, gather
-from cuggino.history.work import Following, Phase, Work
+from cuggino.history.work import Following, Job, JobPhase, Phase, Work
 from cuggino.lock import lock
 from cuggino.loop.course import Course, Step
 from cuggino.loop.session import Session
@@ -99,7 +100,9 @@ def phases(*events: tuple[str | None, Event | None]) -> list[str]:
     seen = []
     for number, (session, event) in enumerate(events):
         following.add(Line(str(number), session, event))  # type: ignore[arg-type]
-        seen.append(f"{following.work.phase} since {following.work.since}")
+        work = following.work
+        (now,) = work.jobs or (work,)
+        seen.append(f"{now.phase} since {now.since}")
     return seen
 
 
@@ -183,7 +186,37 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
         (waiting, True, "drain"),
         (waiting, False, "drain"),
     ]
-    assert following.work.session is None
+    assert following.work.jobs == ()
+
+
+def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
+    following = Following(Work(phase="starting", since=AT))
+
+    def after(session: str | None, event: Event, at: str = AT) -> tuple[str, dict[str | None, str]]:
+        following.add(Line(at, session, event))
+        return following.work.phase, {job.backlog_file: job.phase for job in following.work.jobs}
+
+    retried = WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
+    for name in ("a.md", "b.md", "c.md"):
+        after(None, WatchProcessingItem(filename=name))
+    after("b", start("@b.md", "b.md"))
+    assert after("a", start("@a.md", "a.md")) == (
+        "working",
+        {"c.md": "starting", "b.md": "planning", "a.md": "planning"},
+    )
+    after("a", ImplementingStart(iteration=1))
+    after("b", AgentWaiting(iteration=1, until=NOW, reason="usage limit"))
+    after("a", Note(content=""))
+    both = {"c.md": "starting", "b.md": "waiting", "a.md": "implementing"}
+    assert after(None, WatchBacklogWaiting()) == ("waiting-for-items", both), "for others, while these go on"
+    assert after("b", Note(content=""))[1]["b.md"] == "planning"
+    assert after(None, WatchItemCompleted(filename="c.md"))[1] == {"b.md": "planning", "a.md": "implementing"}
+    assert after(None, retried) == ("working", {"a.md": "implementing", "b.md": "waiting"})
+    soon, later = "2026-11-21T22:00:29.000Z", "2026-11-21T22:00:31.000Z"
+    assert after(None, WatchBacklogWaiting(), soon)[1] == {"a.md": "implementing", "b.md": "waiting"}
+    assert after(None, WatchSpecIssueWaiting(), later)[1] == {"a.md": "implementing"}, "nobody tried b.md again: gone"
+    assert after(None, WatchItemCompleted(filename="a.md")) == ("starting", {})
+    assert after(None, WatchEnded(reason="interrupted", completed=2, exit_code=130)) == ("ending", {})
 
 
 # ---- files ------------------------------------------------------------------------------------
@@ -278,13 +311,19 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
     assert status.holder is not None
     assert (status.holder.pid, status.holder.command, status.holder.lives) == (os.getpid(), "cuggino watch", True)
     assert status.work == Work(
-        phase="check",
+        phase="working",
         since=AT,
-        session=session.id,
-        focus="@a.md",
-        backlog_file="a.md",
-        iteration=2,
-        max_iterations=10,
+        jobs=(
+            Job(
+                phase="check",
+                since=AT,
+                session=session.id,
+                focus="@a.md",
+                backlog_file="a.md",
+                iteration=2,
+                max_iterations=10,
+            ),
+        ),
         completed=1,
         cost_usd=0.5,
         log=log,
@@ -305,7 +344,7 @@ def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(p
     with lock(project, "cuggino run", "marker"):
         status = gather(project)
     assert status.work is not None
-    assert (status.work.phase, status.work.focus, status.work.log) == ("starting", None, None)
+    assert (status.work.phase, status.work.jobs, status.work.log) == ("starting", (), None)
     assert status.last is not None
     assert (status.last.focus, status.last.outcome) == ("old", "interrupted")
 
@@ -412,4 +451,8 @@ def test_the_guide_s_examples_are_what_the_program_prints() -> None:
 def test_the_guide_names_every_phase_state_and_outcome() -> None:
     text = GUIDE.read_text()
     states = get_args(get_type_hints(BacklogItem)["state"])
-    assert [word for word in (*get_args(Phase), *get_args(Outcome), *states, *Step) if f"`{word}`" not in text] == []
+    assert [
+        word
+        for word in (*get_args(Phase), *get_args(JobPhase), *get_args(Outcome), *states, *Step)
+        if f"`{word}`" not in text
+    ] == []
