@@ -30,8 +30,7 @@ import trio
 from cuggino.desk import open_desk
 from cuggino.errors import CugginoError, UsageError, leaves
 from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
-from cuggino.loop.loop import run_loop
-from cuggino.loop.session import Session, find, finish
+from cuggino.loop.session import Session, find
 from cuggino.output.summary import Tally
 from cuggino.project import Project
 
@@ -142,10 +141,7 @@ class LoopRun:
                 async with open_desk(
                     self._project, "cuggino.api", _Listener(self._events), Tally(), trio.Event()
                 ) as desk:
-                    session = self._session()
-                    self._outcome = await run_loop(desk.workshop, session, desk.sender(session.id))
-                    if session.state.ended is not None:
-                        finish(self._project, session)
+                    self._outcome = await desk.loop(self._session())
             except ExceptionGroup as group:
                 raise next(leaves(group)) from group
 

@@ -84,19 +84,23 @@ class Desk:
         """Until people have before them what was sent so far: then they can be asked something."""
         await self._hub.shown()
 
-    async def run(self, session: Session) -> int:
-        """One loop, to its end; returns the exit code. The files of a session that is over are deleted, and the
-        backlog item that it may have been about is archived.
+    async def loop(self, session: Session) -> LoopTerminalEvent:
+        """One loop, to its last event. The files of a session that is over are deleted, and the backlog item that it
+        may have been about is archived. Raises LoopError, which was shown as LoopFailed.
         """
         self.unfinished = session
-        try:
-            last = await run_loop(self.workshop, session, self.sender(session.id))
-        except LoopError as error:  # its message was shown, as LoopFailed
-            return error.exit_code
+        last = await run_loop(self.workshop, session, self.sender(session.id))
         if session.state.ended is not None:
             finish(self.workshop.project, session)
             self.unfinished = None
-        return exit_code(last)
+        return last
+
+    async def run(self, session: Session) -> int:
+        """One loop, as `loop`; returns the exit code."""
+        try:
+            return exit_code(await self.loop(session))
+        except LoopError as error:
+            return error.exit_code
 
 
 def exit_code(last: LoopTerminalEvent) -> int:

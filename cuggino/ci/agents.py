@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-import msgspec
 import trio
 
 from cuggino.agents import prompts
@@ -169,7 +168,7 @@ class SandboxedAgents:
         permits = Permits(manifest=manifest, bounds=self._bounds)
         await self._set_up(place, manifest, send)
         repairer = Repairer(
-            agent=_Foreign(self._agent(Role.WORKER)),
+            agent=self._agent(Role.WORKER),
             backend=self._backend(Role.WORKER),
             task=f"Bring {base} into the branch of a pull request: {self._branch.name}",
             specs_path=config.specs_path,
@@ -182,6 +181,7 @@ class SandboxedAgents:
             attempts=1,
             outputs=place.folder,
             send=send,
+            foreign=True,
         )
         joining = Joining(
             sandbox=sandbox,
@@ -327,26 +327,6 @@ class _Place:
         """They are none of the changes. Where the agent has put a link, nothing is followed."""
         if not self._notes.is_symlink() and not self._notes.parent.is_symlink():
             shutil.rmtree(self._notes, ignore_errors=True)
-
-
-class _Foreign:
-    """An agent in other people's code."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    @property
-    def name(self) -> str:
-        return self._agent.name
-
-    async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
-        return await self._agent.spawn(msgspec.structs.replace(options, foreign=True), send)
-
-    async def interactive(self, options: AgentOptions) -> int:
-        return await self._agent.interactive(options)
-
-    def own_name(self, conversation: str) -> str:
-        return self._agent.own_name(conversation)
 
 
 # ---- what they read ---------------------------------------------------------------------------

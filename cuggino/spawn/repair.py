@@ -45,6 +45,8 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Path
     """A folder for the agent's raw output while it runs."""
     send: Send
+    foreign: bool = False
+    """The branch is other people's: see `AgentOptions`."""
     backend: Backend | None = None
     """Whose files of the conversation go when it is over; None: they stay."""
 
@@ -84,6 +86,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
                         model=self.model,
                         environment=self.environment,
                         permits=self.permits,
+                        foreign=self.foreign,
                         launcher=self.launcher,
                     ),
                     vigil.pass_on,
