@@ -92,7 +92,10 @@ def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigErro
     known = _keys(_kind(struct, path))
     if not (known and isinstance(found, dict)):
         return refusal(struct, path, found, where)
-    unknown = next(key for key in found if key not in known)
+    unknown = next((key for key in found if key not in known), None)
+    if unknown is None:
+        missing = [*path, next(key for key in known if key not in found and f"`{key}`" in problem)]
+        return ConfigError(f"{where}: {_key(missing)}: is missing; allowed is {_allowed(_kind(struct, missing))}.")
     return ConfigError(
         f"{where}: {_key([*path, unknown])}: unknown key, found with the value {_shown(found[unknown])}; "
         f"allowed here are {', '.join(known)}.",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 import pytest
@@ -238,6 +238,28 @@ _trees = st.recursive(st.none() | st.text(), lambda inner: st.dictionaries(st.te
 def test_nothing_but_a_config_error_is_ever_raised(data: bytes) -> None:
     with contextlib.suppress(ConfigError):
         decode(data, WHERE)
+
+
+class _Door(msgspec.Struct, forbid_unknown_fields=True):
+    width: Annotated[int, msgspec.Meta(ge=1)]
+    colour: str = "red"
+
+
+class _House(msgspec.Struct, forbid_unknown_fields=True):
+    door: _Door
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "house.json: $.door: is missing; allowed is an object with keys among width, colour."),
+        ('{"door": {"colour": "blue"}}', "house.json: $.door.width: is missing; allowed is an integer, 1 or more."),
+    ],
+)
+def test_a_key_that_must_be_there(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        strict_json.decode(text.encode(), _House, "house.json")
+    assert said in str(caught.value)
 
 
 def test_a_folder_in_the_files_place(tmp_path: Path) -> None:
