@@ -172,6 +172,7 @@ def _command(change: _Change, command: Any, bounds: Bounds, folder: Path, secret
     """Adds the command, and the secrets of the person's list that it names; or the reason why not."""
     if not isinstance(command, str) or not command.strip():
         return "it does not say which command"
+    command = command.strip()
     if bound := runs(command, bounds.commands):
         return f"the command runs `{bound}`, which spawn.neverAllow denies"
     if unknown_program(command):
@@ -194,7 +195,7 @@ def _command(change: _Change, command: Any, bounds: Bounds, folder: Path, secret
 
 def _allowed(patterns: Sequence[str], command: str) -> bool:
     """As the programs see it: a pattern is for one command, and not for what that command writes by `>`."""
-    if any(literal(pattern) == command.strip() for pattern in patterns):
+    if any(literal(pattern) == command for pattern in patterns):
         return True
     writes = any(not _DEVICES.fullmatch(path) for each in simple_commands(command) or () for path in each.written)
     return not writes and all(allows(patterns, piece) for piece in pieces(command))
