@@ -82,6 +82,8 @@ def shorten(text: str, width: int) -> str:
         kept.append(grapheme)
     else:
         del kept[-1:]  # what was not looked at may belong to it
+    while kept and _columns_at_most("".join(kept)) >= max(width, 1):  # some marks take a column only behind a letter
+        del kept[-1]
     return "".join(kept) + "…"
 
 

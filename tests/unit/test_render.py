@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 import pytest
 import wcwidth
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cuggino import events
@@ -575,6 +575,7 @@ def test_whatever_an_event_holds_it_is_shown_and_nothing_in_it_is_obeyed(
 
 
 @given(text=ANY_TEXT, width=st.integers(1, 30))
+@example(text="0\u102b0", width=2)  # a sign that takes a column only behind a letter
 def test_a_shortened_line_fits_and_is_a_beginning_of_the_text(text: str, width: int) -> None:
     line = shorten(text, width)
     assert wcwidth.width(line) <= width or len(line) == 1
