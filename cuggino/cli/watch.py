@@ -14,7 +14,8 @@ from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
 from cuggino.signals import Stop
-from cuggino.watch.item import Process, process
+from cuggino.watch import item
+from cuggino.watch.item import Process
 from cuggino.watch.watch import run_watch
 
 
@@ -50,6 +51,7 @@ async def watch(
         raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
 
     async def work(desk: Desk, stop: Stop) -> int:
+        process = item.process if jobs == 1 else await _apart(desk)
         return await run_watch(
             desk.workshop,
             stop,
@@ -58,17 +60,18 @@ async def watch(
             until_idle=until_idle,
             already_archived=desk.archived_before,
             places=jobs,
-            process=process if jobs == 1 else _apart(desk),
+            process=process,
         )
 
     return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
 
 
-def _apart(desk: Desk) -> Process:
+async def _apart(desk: Desk) -> Process:
     """Each item in a sandbox of its own."""
-    from cuggino.watch.apart import Apart
+    from cuggino.watch.apart import Apart, sweep
 
     config = desk.workshop.config
     children = desk.children
     apart = Apart(desk.workshop.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ))
+    await sweep(desk.workshop.project)
     return apart.process

@@ -149,10 +149,10 @@ def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
 
 async def _arrived(yard: Yard, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
     """What is not needed any more goes: the branch only where a merge has it, or nothing is on it."""
-    records.save(yard.project, sandbox, Stage.HOME)
+    gone = home.how in ("nothing", "merge") and not keeps_folder
+    records.save(yard.project, sandbox, Stage.REMOVING if gone else Stage.HOME)
     if keeps_folder:
         return
-    gone = home.how in ("nothing", "merge")
     await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
     if gone:
         records.save(yard.project, sandbox, Stage.REMOVED)

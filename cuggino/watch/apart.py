@@ -7,8 +7,10 @@ goes on in them.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,7 @@ import trio
 from cuggino.agents.agent import Agent, AgentOptions, AgentResult, Backend
 from cuggino.backlog import Item, Removal, Unusable, archive, read_item
 from cuggino.config import Config
-from cuggino.errors import CugginoError, LlmSessionErrorKind, LoopError
+from cuggino.errors import CugginoError, GitError, LlmSessionErrorKind, LoopError, SandboxError
 from cuggino.events import (
     Event,
     LoopApproved,
@@ -46,6 +48,7 @@ from cuggino.sandbox.leaks import Leak, leaks
 from cuggino.sandbox.placing import undo
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.records import Stage
+from cuggino.sandbox.removal import remove
 from cuggino.sandbox.repository import SandboxRepository
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
@@ -57,6 +60,19 @@ from cuggino.watch.ledger import Ledger
 
 IN_THE_WAY = 60.0
 """Seconds until a merge is tried again that a person's own changes prevent."""
+
+
+async def sweep(project: Project) -> None:
+    """Finish what a watch that was killed had decided: sandboxes whose item is done are removed, unless something is in
+    them, or on their branch, that is in no other place."""
+    for record in records.every(project):
+        name = record.sandbox.item
+        if name is None:
+            continue
+        over = record.stage is Stage.WORKED and not os.path.lexists(project.backlog / name)
+        if over or record.stage is Stage.REMOVING:
+            with suppress(SandboxError, GitError):
+                await remove(project, record.sandbox, force=False)
 
 
 class Apart:
@@ -257,9 +273,9 @@ class Apart:
     async def _leave(self, sandbox: Sandbox, item: Item, home: Home, send: Send, *, keeps_folder: bool) -> Result:
         """It is home: the item leaves the backlog first, then the sandbox goes."""
         removal = archive(self._project, item)
-        records.save(self._project, sandbox, Stage.HOME)
+        gone = home.how in ("merge", "nothing") and not keeps_folder
+        records.save(self._project, sandbox, Stage.REMOVING if gone else Stage.HOME)
         if not keeps_folder:
-            gone = home.how in ("merge", "nothing")
             with trio.CancelScope(shield=True):
                 await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
             if gone:

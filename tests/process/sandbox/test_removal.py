@@ -21,6 +21,7 @@ from cuggino.sandbox.records import Stage
 from cuggino.sandbox.removal import remove, uncommitted
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import settle
+from cuggino.watch.apart import sweep
 from tests.process.sandbox.person import LAUNCHER, Person, commit, git, listing, permits, write
 
 
@@ -151,6 +152,34 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
     assert gone(person, sandbox)
     await remove(person.project, sandbox, force=False)
     assert gone(person, sandbox)
+
+
+async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:
+    """It had merged and archived an item, and had or had not begun to remove its sandbox; others' stay."""
+
+    async def worked(item: str | None, *, merged: bool = True) -> Sandbox:
+        sandbox = await provision(person.project, person.config(), title="work", item=item)
+        write(sandbox.folder / f"of-{sandbox.id}", "work\n")
+        await settle(sandbox, permits(), "Work")
+        if merged:
+            git(person.top, "merge", "-q", "--no-edit", str(sandbox.branch))
+        records.save(person.project, sandbox, Stage.WORKED)
+        return sandbox
+
+    archived, torn = await worked("1.md"), await worked("2.md")
+    records.save(person.project, torn, Stage.REMOVING)
+    (torn.folder / "kept").unlink()
+    (torn.folder / ".git").unlink()
+    removed_by_hand = await worked("3.md", merged=False)
+    (person.project.backlog / "4.md").write_text("not archived yet")
+    waits, spawned = await worked("4.md"), await worked(None)
+    write((await worked("5.md")).folder / "kept", "later\n")
+    await sweep(person.project)
+    stages = {record.sandbox.id: (record.stage, record.exists) for record in records.every(person.project)}
+    assert {stages.pop(each.id) for each in (archived, torn)} == {(Stage.REMOVED, False)}
+    assert set(stages.values()) == {(Stage.WORKED, True)}
+    assert {removed_by_hand.id, waits.id, spawned.id} < set(stages)
+    assert not {archived.branch, torn.branch} & set(person.branches)
 
 
 async def test_a_branch_that_the_person_has_checked_out_stays(person: Person, sandbox: Sandbox) -> None:
