@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tests.e2e.loopback import Loopback, Request, claude_environment, loopback
-from tests.e2e.messages import Block, Fail, Script, Use, bad_key, overloaded
+from tests.e2e.loopback import Loopback, claude_environment, loopback
+from tests.e2e.messages import Block, Fail, Use, bad_key, overloaded
 from tests.e2e.provider import Asker
 
 _NAMES = {"shell": ("Bash", {}), "write": ("Write", {"path": "file_path"}), "read": ("Read", {"path": "file_path"})}
 """The neutral tool → claude's, and what it calls the arguments that it names otherwise."""
-
-
-class ClaudeAsked:
-    """See `tests.e2e.provider.Asked`."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-
-    @cached_property
-    def text(self) -> str:
-        return "\n".join((self.request.system, *self.request.users, *self.request.tool_results))
-
-    @property
-    def turn(self) -> int:
-        return self.request.turn
-
-    @property
-    def tools(self) -> Sequence[str]:
-        return self.request.tools
-
-    @property
-    def tool_results(self) -> Sequence[str]:
-        return self.request.tool_results
-
-
-class ClaudeServed:
-    """See `tests.e2e.provider.Served`."""
-
-    def __init__(self, server: Loopback) -> None:
-        self._server = server
-
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    @property
-    def requests(self) -> Sequence[ClaudeAsked]:
-        return [ClaudeAsked(request) for request in self._server.requests]
 
 
 class ClaudeProvider:
@@ -58,13 +18,8 @@ class ClaudeProvider:
 
     name = "claude"
 
-    @contextmanager
-    def serve(self, asker: Asker) -> Iterator[ClaudeServed]:
-        def route(request: Request) -> Script:
-            return [[_own(block) for block in turn] for turn in asker(ClaudeAsked(request))]
-
-        with loopback(route) as server:
-            yield ClaudeServed(server)
+    def serve(self, asker: Asker) -> AbstractContextManager[Loopback]:
+        return loopback(lambda request: [[_own(block) for block in turn] for turn in asker(request)])
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
         return claude_environment(home, url)

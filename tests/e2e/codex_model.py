@@ -12,16 +12,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
-import struct
-import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +24,7 @@ from uuid import uuid4
 
 from tests.e2e.messages import Block, Drop, Fail, Say, Spent, Stall, Use, Wait
 from tests.e2e.provider import Asker
+from tests.e2e.serving import Handler, ModelServer, model_server
 
 TOOLS = Path(__file__).parents[2] / ".tools" / "node_modules" / ".bin"
 
@@ -94,60 +90,13 @@ class CodexAsked:
         return str(self.body.get("prompt_cache_key", ""))
 
 
-class CodexServed:
-    """A running server."""
-
-    def __init__(self, asker: Asker, url: str) -> None:
-        self.url = url
-        self.requests: list[CodexAsked] = []
-        self.problems: list[Exception] = []
-        self.closing = threading.Event()
-        self._asker = asker
-        self._attempts: Counter[tuple[str, int]] = Counter()
-        self._lock = threading.Lock()
-
-    def answer(self, asked: CodexAsked) -> list[Block]:
-        """The blocks to send: a Fail that has had its turns is left out."""
-        with self._lock:
-            self.requests.append(asked)
-            self._attempts[asked.conversation, asked.turn] += 1
-            attempt = self._attempts[asked.conversation, asked.turn]
-        try:
-            script = self._asker(asked)
-        except Exception as problem:  # told at the end of the `with` block, where the test sees it
-            self.problems.append(problem)
-            return [Fail(400, "invalid_request_error", repr(problem))]
-        answer: list[Block] = []
-        for block in script[asked.turn] if asked.turn < len(script) else [Say("(the script is over)")]:
-            if isinstance(block, Fail) and block.times is not None and attempt > block.times:
-                attempt -= block.times
-                continue
-            answer.append(block)
-        return answer
-
-
 class CodexProvider:
     """See `tests.e2e.provider.Provider`."""
 
     name = "codex"
 
-    @contextmanager
-    def serve(self, asker: Asker) -> Iterator[CodexServed]:
-        http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        http.daemon_threads = True
-        served = CodexServed(asker, f"http://127.0.0.1:{http.server_port}")
-        http.served = served  # type: ignore[attr-defined]
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, name="codex model")
-        thread.start()
-        try:
-            yield served
-        finally:
-            served.closing.set()
-            http.shutdown()
-            thread.join()
-            http.server_close()
-        if served.problems:
-            raise ExceptionGroup("the asker of the model failed", served.problems)
+    def serve(self, asker: Asker) -> AbstractContextManager[ModelServer[CodexAsked]]:
+        return model_server(asker, _Handler)
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
         """TMPDIR is the home's: with its home in the folder for temporary files, codex has no sandbox."""
@@ -167,63 +116,41 @@ class CodexProvider:
 CODEX = CodexProvider()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    @property
-    def served(self) -> CodexServed:
-        return self.server.served  # type: ignore[attr-defined,no-any-return]
-
-    def do_GET(self) -> None:
-        self._json(404, _error("not_found", self.path))
-
-    def do_POST(self) -> None:
-        with suppress(ConnectionError):  # the client went away: it was stopped
-            body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-            if self.path.partition("?")[0] == "/v1/responses":
-                self._respond(self.served.answer(CodexAsked(body)))
-            else:
-                self._json(404, _error("not_found", self.path))
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Nothing: the test says what it wants to see."""
+class _Handler(Handler[CodexAsked]):
+    def post(self, path: str, body: dict[str, Any]) -> None:
+        if path == "/v1/responses":
+            self._respond(self.server.answer(CodexAsked(body)))
+        else:
+            self.send_json(404, _error("not_found", path))
 
     def _respond(self, blocks: Sequence[Block]) -> None:
         response: dict[str, Any] = {"id": f"resp_{uuid4().hex}", "object": "response", "status": "in_progress"}
-        begun = False
         for block in blocks:
             match block:
                 case Fail():
                     error = _error(block.error, block.message)
                     if isinstance(block, UsageLimit):
                         error["error"] |= {"plan_type": "plus", "resets_at": int(block.resets_at.timestamp())}
-                    return self._json(block.status, error, block.headers)
+                    return self.send_json(block.status, error, block.headers)
                 case Wait():
-                    self.served.closing.wait(block.seconds)
+                    self.server.closing.wait(block.seconds)
                 case Stall() | Drop():
-                    if not begun:
-                        self._begin(response)
-                    if isinstance(block, Stall):
-                        self.served.closing.wait()
-                    return self._reset()
+                    self._start(response)
+                    return self.break_off(block)
                 case Say() | Use():
-                    if not begun:
-                        self._begin(response)
-                        begun = True
+                    self._start(response)
                     self._item(block)
                 case Spent():
                     pass
-        if not begun:
-            self._begin(response)
+        self._start(response)
         spent = next((block for block in blocks if isinstance(block, Spent)), Spent())
         usage = {"input_tokens": spent.input, "output_tokens": spent.output, "total_tokens": spent.input + spent.output}
         self._event("response.completed", response={**response, "status": "completed", "output": [], "usage": usage})
-        self.wfile.write(b"0\r\n\r\n")
-        return None
+        return self.send("")
 
-    def _begin(self, response: Mapping[str, Any]) -> None:
-        self._head(200, "text/event-stream", {"transfer-encoding": "chunked"})
-        self._event("response.created", response=response)
+    def _start(self, response: Mapping[str, Any]) -> None:
+        if not self.streaming:
+            self._event("response.created", response=response)
 
     def _item(self, block: Say | Use) -> None:
         item = _item(block)
@@ -234,26 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._event("response.output_item.done", item=item)
 
     def _event(self, event: str, **fields: Any) -> None:
-        data = f"event: {event}\ndata: {json.dumps({'type': event, **fields})}\n\n".encode()
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.flush()
-
-    def _json(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(body).encode()
-        self._head(status, "application/json", {"content-length": str(len(data)), **(headers or {})})
-        self.wfile.write(data)
-
-    def _head(self, status: int, content: str, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"content-type": content, "connection": "close", **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def _reset(self) -> None:
-        self.wfile.flush()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        self.connection.close()
+        self.send(f"event: {event}\ndata: {json.dumps({'type': event, **fields})}\n\n")
 
 
 def _item(block: Say | Use) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from tests.e2e.serving import running
+
 
 @dataclass(frozen=True)
 class Request:
@@ -132,17 +134,8 @@ def github_server() -> Iterator[GitHubServer]:
         server = GitHubServer(Path(folder, "socket"))
         http = _Server(str(server.address), _Connection)
         http.github = server
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, name="github")
-        thread.start()
-        try:
+        with running(http, server.closing, server.problems):
             yield server
-        finally:
-            server.closing.set()
-            http.shutdown()
-            thread.join()
-            http.server_close()
-    if server.problems:
-        raise ExceptionGroup("handlers of the loopback GitHub failed", server.problems)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

@@ -30,14 +30,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import struct
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,6 +53,7 @@ from tests.e2e.messages import (
     overloaded,
     usage_limit,
 )
+from tests.e2e.serving import Handler, ModelServer, model_server
 
 __all__ = [
     "Drop",
@@ -109,6 +106,10 @@ class Request:
         """What the tools gave back, all of the conversation's, in order."""
         blocks = (b for m in self.body["messages"] if isinstance(m["content"], list) for b in m["content"])
         return [_text(block.get("content", "")) for block in blocks if block["type"] == "tool_result"]
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join((self.system, *self.users, *self.tool_results))
 
     @property
     def tools(self) -> list[str]:
@@ -178,154 +179,50 @@ def claude_environment(home: Path, url: str, *, path: str = "", **extra: str) ->
     return {name: value for name, value in environment.items() if value}
 
 
-class Loopback:
-    """A running server. `requests` are those of conversations, in the order in which they came."""
-
-    def __init__(self, route: Route, url: str) -> None:
-        self.url = url
-        self.requests: list[Request] = []
-        self.background: list[Request] = []
-        self.problems: list[Exception] = []
-        self.closing = threading.Event()
-        self._route = route
-        self._attempts: Counter[tuple[tuple[str, str], int]] = Counter()
-        self._lock = threading.Lock()
-        self._asked = threading.Event()
-
-    def wait_for_request(self, timeout: float = 30) -> None:
-        """Until a conversation has begun: claude is up, and waits for its answer."""
-        if not self._asked.wait(timeout):
-            raise TimeoutError("nothing was asked of the loopback server")
-
-    def answer(self, request: Request) -> list[Block]:
-        """The blocks to send: a Fail that has had its turns is left out."""
-        if not request.tools:
-            self.background.append(request)
-            return [Say("ok")]
-        with self._lock:
-            self.requests.append(request)
-            self._attempts[request.conversation, request.turn] += 1
-            attempt = self._attempts[request.conversation, request.turn]
-        self._asked.set()
-        try:
-            script = self._route(request)
-        except Exception as problem:  # told at the end of the `with` block, where the test sees it
-            self.problems.append(problem)
-            return [Fail(400, "invalid_request_error", repr(problem))]
-        blocks = script[request.turn] if request.turn < len(script) else [Say("(the script is over)")]
-        answer: list[Block] = []
-        for block in blocks:
-            if isinstance(block, Fail) and block.times is not None and attempt > block.times:
-                attempt -= block.times
-                continue
-            answer.append(block)
-        return answer
+Loopback: TypeAlias = ModelServer[Request]
 
 
-@contextmanager
-def loopback(route: Route) -> Iterator[Loopback]:
-    """A server until the block is left. All its connections are closed then."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    http.daemon_threads = True
-    server = Loopback(route, f"http://127.0.0.1:{http.server_port}")
-    http.loopback = server  # type: ignore[attr-defined]
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, name="loopback")
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.closing.set()
-        http.shutdown()
-        thread.join()
-        http.server_close()
-    if server.problems:
-        raise ExceptionGroup("the route of the loopback server failed", server.problems)
+def loopback(route: Route) -> AbstractContextManager[Loopback]:
+    return model_server(route, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    @property
-    def loopback(self) -> Loopback:
-        return self.server.loopback  # type: ignore[attr-defined,no-any-return]
-
-    def do_GET(self) -> None:
-        self._json(200, {})
-
-    def do_HEAD(self) -> None:
-        self._json(200, {})
-
-    def do_POST(self) -> None:
-        with suppress(ConnectionError):  # the client went away: it was stopped
-            length = int(self.headers.get("content-length", 0))
-            body = json.loads(self.rfile.read(length) or b"{}")
-            path = self.path.partition("?")[0]
-            if path == "/v1/messages/count_tokens":
-                self._json(200, {"input_tokens": 1000})
-            elif path == "/v1/messages":
-                request = Request(body, {name.lower(): value for name, value in self.headers.items()})
-                self._message(request, self.loopback.answer(request))
-            else:
-                self._json(404, {"type": "error", "error": {"type": "not_found_error", "message": self.path}})
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Nothing: the test says what it wants to see."""
+class _Handler(Handler[Request]):
+    def post(self, path: str, body: dict[str, Any]) -> None:
+        if path == "/v1/messages/count_tokens":
+            self.send_json(200, {"input_tokens": 1000})
+        elif path == "/v1/messages":
+            request = Request(body, {name.lower(): value for name, value in self.headers.items()})
+            self._message(request, self.server.answer(request))
+        else:
+            self.send_json(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
 
     def _message(self, request: Request, blocks: Sequence[Block]) -> None:
         message = Message(request.body.get("model", "scripted"), blocks)
-        streaming = False
         for block in blocks:
             match block:
                 case Fail():
                     error = {"type": "error", "error": {"type": block.error, "message": block.message}}
-                    return self._json(block.status, error, block.headers)
+                    return self.send_json(block.status, error, block.headers)
                 case Wait():
-                    self.loopback.closing.wait(block.seconds)
-                case Stall():
-                    self.loopback.closing.wait()
-                    return self._reset()
-                case Drop():
-                    return self._reset()
+                    self.server.closing.wait(block.seconds)
+                case Stall() | Drop():
+                    return self.break_off(block)
                 case Say() | Use() if request.body.get("stream"):
-                    if not streaming:
-                        self._head(200, "text/event-stream", {"transfer-encoding": "chunked"})
+                    if not self.streaming:
                         self._events(message.start())
-                        streaming = True
                     self._events(message.stream(block))
                 case _:
                     pass
         if not request.body.get("stream"):
-            return self._json(200, message.whole())
-        if not streaming:
-            self._head(200, "text/event-stream", {"transfer-encoding": "chunked"})
+            return self.send_json(200, message.whole())
+        if not self.streaming:
             self._events(message.start())
         self._events(message.end())
-        self.wfile.write(b"0\r\n\r\n")
-        return None
+        return self.send("")
 
     def _events(self, events: Iterator[dict[str, Any]]) -> None:
         for event in events:
-            data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.flush()
-
-    def _json(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(body).encode()
-        self._head(status, "application/json", {"content-length": str(len(data)), **(headers or {})})
-        if self.command != "HEAD":
-            self.wfile.write(data)
-
-    def _head(self, status: int, content: str, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"content-type": content, "connection": "close", **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def _reset(self) -> None:
-        self.wfile.flush()
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        self.connection.close()
+            self.send(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n")
 
 
 def _text(content: Any) -> str:

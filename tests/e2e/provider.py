@@ -14,7 +14,7 @@ API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -42,6 +42,11 @@ class Asked(Protocol):
 
     @property
     def tool_results(self) -> Sequence[str]: ...
+
+    @property
+    def conversation(self) -> Hashable:
+        """The same for all attempts at one turn."""
+        ...
 
 
 Asker: TypeAlias = Callable[[Asked], Script]

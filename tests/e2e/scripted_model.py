@@ -32,6 +32,7 @@ class Nothing:
     turn = 0
     tools: Sequence[str] = ()
     tool_results: Sequence[str] = ()
+    conversation = ""
 
 
 class ScriptedServed:

@@ -22,10 +22,11 @@ from cuggino.events import AgentMessage, Done, Event, Note, ToolCall, ToolResult
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
 from cuggino.roles import Role
-from tests.e2e.gemini_model import GEMINI, GeminiServer
+from tests.e2e.gemini_model import GEMINI
 from tests.e2e.leftovers import left
 from tests.e2e.messages import Drop, Fail, Say, Script, Spent, Stall, Use
 from tests.e2e.programs import programs_folder
+from tests.e2e.provider import Served
 
 pytestmark = pytest.mark.e2e
 
@@ -73,7 +74,7 @@ class House:
             **given,
         )
 
-    async def run(self, server: GeminiServer | str, **changes: Any) -> Ran:
+    async def run(self, server: Served | str, **changes: Any) -> Ran:
         ran = Ran([])
 
         async def take(event: Event) -> None:
