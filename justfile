@@ -2,6 +2,10 @@
 
 set positional-arguments
 
+# Several tests at once, most of which wait for processes: twice as many as there are processors, and not more than
+# eight. `-n 0` behind a recipe runs one after the other, in this process.
+parallel := "--dist worksteal --maxprocesses 8 -n $((2 * " + num_cpus() + "))"
+
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 
 # The agents that the end-to-end tests run, and GitHub's public schema, all installed at once: npm removes what a later
@@ -26,7 +30,7 @@ demo *arguments:
 
 # The tests: on the virtual clock, with real child processes, and of the documents
 test *arguments: setup
-    pytest tests/unit tests/process tests/docs "$@"
+    pytest {{ parallel }} tests/unit tests/process tests/docs "$@"
 
 # Style, format, and who may import whom
 lint: setup
@@ -43,7 +47,7 @@ check: test lint type
 
 # The tests against the agents' real programs (into .tools, with npm), talking to servers on this machine only
 e2e *arguments: setup _programs
-    CUGGINO_E2E=1 pytest tests/e2e "$@"
+    CUGGINO_E2E=1 pytest {{ parallel }} tests/e2e "$@"
 
 # What it costs: a table of ratios, each measured here and now
 bench *arguments: setup

@@ -64,7 +64,7 @@ class Yard(House):
     async def listed(self) -> dict[str, dict[str, Any]]:
         """`cuggino spawn list --json`, by title."""
         finished = await self.run("spawn", "list", "--json")
-        assert finished.code == 0, finished.err
+        assert finished.code == 0, finished.out
         return {entry["title"]: entry for entry in map(json.loads, finished.out.splitlines())}
 
     def whole(self) -> None:
@@ -84,7 +84,7 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
         house.item(f"{number:02}.md", text)
     with trio.fail_after(240):
         finished = await house.watch_until_idle("--jobs", "4")
-    assert finished.code == 0, finished.err
+    assert finished.code == 0, finished.out
     assert sorted(name for name, _ in house.archived) == [f"{number:02}.md" for number in range(40)]
     assert Counter(event.filename for event in finished.told if isinstance(event, WatchItemCompleted)) == Counter(
         f"{number:02}.md" for number in range(40)
@@ -156,7 +156,7 @@ async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_
     house.item("2-clear.md", "echo 2 > 2.txt\n")
     with trio.fail_after(60):
         finished = await house.watch_until_idle("--jobs", "2")
-    assert finished.code == 0, finished.err
+    assert finished.code == 0, finished.out
     assert {name for name, _ in house.archived} == {"1.md", "2-clear.md", "3.md", "4.md"}
     house.whole()
     listed = await house.listed()
@@ -222,7 +222,7 @@ async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
         if presses == 1:
             assert house.sandboxes == []
         finished = await house.watch_until_idle("--jobs", "3")
-    assert finished.code == 0, finished.err
+    assert finished.code == 0, finished.out
     assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(6)]
     assert house.sandboxes == []
     house.whole()
@@ -245,7 +245,7 @@ async def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path: Pa
             made += sum(isinstance(event, SandboxCreated) for event in watch.events)
             house.git("fsck", "--strict")
         finished = await house.watch_until_idle("--jobs", "3")
-    assert finished.code == 0, finished.err
+    assert finished.code == 0, finished.out
     made += sum(isinstance(event, SandboxCreated) for event in finished.events)
     assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(8)]
     assert [(house.root / f"file-{number}.txt").read_text() for number in range(8)] == [f"{n}\n" for n in range(8)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cuggino.agents.agent import MESSAGE_END, SIGN_OF_LIFE, AgentOptions, AgentResult, Decoded, Denial, SignOfLife, Text
@@ -505,10 +505,11 @@ def test_an_image_in_a_tools_result_is_named() -> None:
     ]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=8), v, max_size=4),
+        max_leaves=8,
     )
 )
 def test_no_json_of_any_shape_breaks_it(value: Any) -> None:

@@ -353,7 +353,7 @@ def test_a_last_line_that_is_cut_is_no_end() -> None:
     assert error.kind is Kind.CRASHED
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(NAMES), st.data())
 def test_lines_that_are_cut_or_mixed_with_junk_never_raise(name: str, data: st.DataObject) -> None:
     lines, exit_status, stderr = recorded(name)
@@ -372,7 +372,7 @@ _json = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(["thread.started", "item.started", "item.completed", "error", "turn.failed", "turn.completed"]),
     st.dictionaries(st.sampled_from(["item", "message", "usage", "error", "thread_id"]), _json, max_size=3),

@@ -231,7 +231,9 @@ def test_what_is_no_json_is_told_with_its_place(data: bytes, said: str) -> None:
     assert said in refused(data)
 
 
-_trees = st.recursive(st.none() | st.text(), lambda inner: st.dictionaries(st.text(), inner))
+_trees = st.recursive(
+    st.none() | st.text(max_size=8), lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=4), max_leaves=8
+)
 
 
 @given(st.binary(max_size=60) | _trees.map(msgspec.json.encode))

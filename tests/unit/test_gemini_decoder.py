@@ -257,7 +257,9 @@ def test_no_cut_and_no_junk_breaks_it(path: Path, data: st.DataObject) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=8), v, max_size=4),
+        max_leaves=8,
     )
 )
 def test_no_json_of_any_shape_breaks_it(value: Any) -> None:

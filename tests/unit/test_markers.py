@@ -368,7 +368,7 @@ TOKENS = [
     *("`<NOTE>`", "`</NOTE>`", "<NOTE>n</NOTE>", "<DONE>\n```\n</DONE>\n```\n</DONE>"),
 ]
 texts = st.lists(st.sampled_from(TOKENS), max_size=40).map("".join)
-quickly = settings(deadline=None, derandomize=True, max_examples=200, database=None)
+quickly = settings(max_examples=200)
 
 
 @quickly

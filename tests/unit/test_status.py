@@ -192,7 +192,7 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
 def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
     following = Following(Work(phase="starting", since=AT))
 
-    def after(session: str | None, event: Event, at: str = AT) -> tuple[str, dict[str | None, str]]:
+    def after(session: str | None, event: PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
         following.add(Line(at, session, event))
         return following.work.phase, {job.backlog_file: job.phase for job in following.work.jobs}
 

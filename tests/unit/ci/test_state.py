@@ -84,22 +84,24 @@ def test_an_empty_section_has_its_heading_and_nothing_else() -> None:
     )
 
 
-lines = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).map(one_line).filter(bool)
+FEW = 3
+"""Entries of each section: enough to stand one behind the other."""
+lines = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).map(one_line).filter(bool)
 """Anything that GitHub may call a check, as it comes into the file."""
-words = st.text(st.sampled_from("abcXYZ0189_-=.+/:"), min_size=1)
-hashes = st.text(st.sampled_from("0123456789abcdef"), min_size=40, max_size=40)
+words = st.text(st.sampled_from("abcXYZ0189_-=.+/:"), min_size=1, max_size=12)
+hashes = st.integers(0, 16**40 - 1).map(lambda number: f"{number:040x}")
 times = st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
     lambda at: at.replace(microsecond=0)
 )
 names = lines.map(lambda name: name.strip())
-unique = st.lists(names, unique=True).map(tuple)
+unique = st.lists(names, unique=True, max_size=FEW).map(tuple)
 ORDER = ("Metadata", "Handled Checks", "Handled Threads", "Fix Attempts", "Actions Log", "Latest Status")
 
 
 @st.composite
 def sections(draw: st.DrawFn) -> Foreign:
     heading = draw(lines.filter(lambda name: name not in (*ORDER, "Run Again", "Left to a Person", "In Flight")))
-    body = draw(st.lists(lines.filter(lambda line: not line.startswith("## "))))
+    body = draw(st.lists(lines.filter(lambda line: not line.startswith("## ")), max_size=FEW))
     return Foreign(draw(st.sampled_from(ORDER)), (f"## {heading}", *body))
 
 
@@ -112,16 +114,19 @@ states = st.builds(
     started=times,
     interval=st.integers(1, 100_000),
     checks=unique,
-    threads=st.dictionaries(words, words),
-    attempts=st.dictionaries(names, st.integers(0, 99)),
-    log=st.lists(st.builds(LogEntry, times, lines)).map(tuple),
+    threads=st.dictionaries(words, words, max_size=FEW),
+    attempts=st.dictionaries(names, st.integers(0, 99), max_size=FEW),
+    log=st.lists(st.builds(LogEntry, times, lines), max_size=FEW).map(tuple),
     status=st.just("") | lines.filter(lambda line: not line.startswith("## ")),
-    again=st.lists(st.builds(RunAgain, words, words, lines)).map(tuple),
+    again=st.lists(st.builds(RunAgain, words, words, lines), max_size=FEW).map(tuple),
     left=unique,
     in_flight=st.lists(
-        st.builds(Push, hashes, hashes, st.sampled_from(["check", "thread"]), lines) | st.builds(Reply, words, words)
+        st.builds(Push, hashes, hashes, st.sampled_from(["check", "thread"]), lines) | st.builds(Reply, words, words),
+        max_size=FEW,
     ).map(tuple),
-    foreign=st.lists(sections()).map(lambda them: tuple(sorted(them, key=lambda each: ORDER.index(each.behind)))),
+    foreign=st.lists(sections(), max_size=FEW).map(
+        lambda them: tuple(sorted(them, key=lambda each: ORDER.index(each.behind)))
+    ),
 )
 
 

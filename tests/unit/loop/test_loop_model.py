@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -160,7 +160,7 @@ def performance(ending: str, interruptions: Interruptions) -> Performance:
 
 async def until_reset(_options: AgentOptions, _send: Send) -> AgentResult:
     now = START + timedelta(seconds=trio.current_time())
-    raise LlmSessionError("limit", LlmSessionErrorKind.USAGE_LIMIT, resets_at=now + timedelta(hours=5))
+    raise LlmSessionError("limit", LlmSessionErrorKind.USAGE_LIMIT, resets_at=now + timedelta(minutes=10))
 
 
 async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role], int, list[str]]:
@@ -178,7 +178,7 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
     async def fingerprint(exclude: object) -> str:
         del exclude
         played = troupe.roles.count(Role.IMPLEMENTER)
-        return str(sum(ending != "idle progress" for ending in endings[:played]))
+        return str(sum(ending not in ("idle progress", *HARMLESS) for ending in endings[:played]))
 
     stage.git.tree_fingerprint = fingerprint  # type: ignore[method-assign]
     session = Session.create(stage.project, "focus")
@@ -194,7 +194,6 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
     return stage.names[-1], troupe.roles, len(stage.git.commits), stage.wip
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(parts)
 def test_the_loop_does_what_the_model_does(parts: dict[Role, list[str]]) -> None:
     model = Model(parts)

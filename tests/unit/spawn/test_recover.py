@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cuggino.agents.agent import Denial
@@ -307,8 +307,9 @@ _PATHS = st.lists(st.sampled_from(["**", "a/**", "*.b", "a"]), max_size=2).map(t
 _MANIFESTS = st.builds(SandboxManifest, allowed_commands=_COMMANDS, readable_paths=_PATHS, writable_paths=_PATHS)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(_DENIALS, _MANIFESTS, _NAMES)
+@example(Denial(tool="Bash", input={"command": ";< ", "file_path": ";< "}), SandboxManifest(), "")
 def test_a_fix_adds_what_was_asked_for_and_nothing_else(
     folder: Path, denial: Denial, manifest: SandboxManifest, other: str
 ) -> None:

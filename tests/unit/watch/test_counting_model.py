@@ -86,7 +86,7 @@ def stories(draw: st.DrawFn) -> tuple[list[Action], int]:
     return [action for action in actions if action[0] < HORIZON], count
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(stories())
 def test_it_does_what_the_model_does(story: tuple[list[Action], int]) -> None:
     actions, count = story

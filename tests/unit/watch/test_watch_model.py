@@ -312,7 +312,7 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
     ]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(happenings)
 def test_the_watch_does_what_the_model_does(steps: list[tuple[int, Op]]) -> None:
     time, ops = 0.5, []

@@ -136,8 +136,8 @@ class World(Stage):
 
     async def _plan(self, options: AgentOptions, send: Send) -> AgentResult:
         found = re.search(r"@.*/(.+)$", options.prompt)
-        endings = self.endings[found[1] if found else ""]
         await trio.sleep(PLANNING)
+        endings = self.endings[found[1] if found else ""]
         ending = endings.pop(0) if endings else "well"
         if ending == "issue":
             await send(SpecIssue(content="unclear"))
