@@ -141,7 +141,7 @@ class RealHouse(SpawnHouse):
             yield window
         finally:
             with trio.CancelScope(shield=True):
-                await window.tmux("kill-server", check=False)
+                await window.close()
 
 
 class Window:
@@ -165,7 +165,15 @@ class Window:
     async def open(self, arguments: Sequence[str]) -> None:
         command = shlex.join([sys.executable, *COMMAND, *arguments])
         shown = f"{command}; echo $? > {shlex.quote(str(self._code))}; exec cat"
-        await self.tmux("new-session", "-d", "-x", "200", "-y", "50", "sh", "-c", shown)
+        size = ("-x", "200", "-y", "50")
+        server = await self.tmux("new-session", "-d", "-P", "-F", "#{pid}", *size, "sh", "-c", shown)
+        self._server = os.pidfd_open(int(server))
+
+    async def close(self) -> None:
+        """Until tmux's server is gone, which it is a moment after it says so."""
+        await self.tmux("kill-server", check=False)
+        await trio.lowlevel.wait_readable(self._server)
+        os.close(self._server)
 
     async def screen(self) -> str:
         """All that was shown so far, without the empty space at the ends of lines and at the end of it all."""
