@@ -2,9 +2,9 @@
 
 set positional-arguments
 
-# Several tests at once, most of which wait for processes: twice as many as there are processors, and not more than
+# Several tests at once: one more than there are processors, since many wait for others' processes, and not more than
 # eight. `-n 0` behind a recipe runs one after the other, in this process.
-parallel := "--dist worksteal --maxprocesses 8 -n $((2 * " + num_cpus() + "))"
+parallel := "--dist worksteal --maxprocesses 8 -n $((1 + " + num_cpus() + "))"
 
 export PATH := justfile_directory() / ".venv/bin:" + env("PATH")
 
