@@ -76,14 +76,12 @@ def shorten(text: str, width: int) -> str:
         return head[:room] + "…"
     kept: list[str] = []
     for grapheme in wcwidth.iter_graphemes(head):
-        room -= _columns_at_most(grapheme)
+        room -= max(_columns_at_most(grapheme), _columns_at_most(f"0{grapheme}") - 1)  # as behind a letter
         if room < 0:
             break
         kept.append(grapheme)
     else:
         del kept[-1:]  # what was not looked at may belong to it
-    while kept and _columns_at_most("".join(kept)) >= max(width, 1):  # some marks take a column only behind a letter
-        del kept[-1]
     return "".join(kept) + "…"
 
 
