@@ -11,7 +11,7 @@ import msgspec
 from cuggino.config import Limits
 from cuggino.events import Send, SystemMessage
 from cuggino.manifest import Permits
-from cuggino.project import write_whole
+from cuggino.project import Project, write_whole
 from cuggino.sandbox import records
 from cuggino.sandbox.changes import changes
 from cuggino.sandbox.discard import discard
@@ -105,7 +105,7 @@ async def come_home(
     )
     left_out = (*settled.left_out, *home.left_out)
     if home.how != "kept":
-        await _arrived(yard, sandbox, home, keeps_folder=bool(left_out))
+        await put_away(yard.project, sandbox, home, keeps_folder=bool(left_out))
     if home.reason and home.how != "kept":
         await send(SystemMessage(text=home.reason))
     found = home.pull_request
@@ -147,15 +147,16 @@ def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
             raw.unlink()
 
 
-async def _arrived(yard: Yard, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
-    """What is not needed any more goes: the branch only where a merge has it, or nothing is on it."""
+async def put_away(project: Project, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
+    """What is not needed any more goes: the branch only where a merge has it, or nothing is on it. That it may go is
+    written down before, so that a later command can finish what breaks off."""
     gone = home.how in ("nothing", "merge") and not keeps_folder
-    records.save(yard.project, sandbox, Stage.REMOVING if gone else Stage.HOME)
+    records.save(project, sandbox, Stage.REMOVING if gone else Stage.HOME)
     if keeps_folder:
         return
     await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
     if gone:
-        records.save(yard.project, sandbox, Stage.REMOVED)
+        records.save(project, sandbox, Stage.REMOVED)
 
 
 async def _changed(sandbox: Sandbox, base: str, tip: str | None) -> tuple[ChangedFile, ...]:

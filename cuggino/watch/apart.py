@@ -41,7 +41,6 @@ from cuggino.process.children import Children
 from cuggino.project import Project, write_whole
 from cuggino.roles import Role
 from cuggino.sandbox import records
-from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import built, git_variables, launcher
 from cuggino.sandbox.home import Home, Journey, bring_home
 from cuggino.sandbox.leaks import Leak, leaks
@@ -53,7 +52,7 @@ from cuggino.sandbox.repository import SandboxRepository
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.sandbox.settle import settle
-from cuggino.spawn.homecoming import redacted
+from cuggino.spawn.homecoming import put_away, redacted
 from cuggino.spawn.repair import Repairer
 from cuggino.watch.item import Result, block, failed, run_through, session_for
 from cuggino.watch.ledger import Ledger
@@ -273,13 +272,8 @@ class Apart:
     async def _leave(self, sandbox: Sandbox, item: Item, home: Home, send: Send, *, keeps_folder: bool) -> Result:
         """It is home: the item leaves the backlog first, then the sandbox goes."""
         removal = archive(self._project, item)
-        gone = home.how in ("merge", "nothing") and not keeps_folder
-        records.save(self._project, sandbox, Stage.REMOVING if gone else Stage.HOME)
-        if not keeps_folder:
-            with trio.CancelScope(shield=True):
-                await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
-            if gone:
-                records.save(self._project, sandbox, Stage.REMOVED)
+        with trio.CancelScope(shield=True):
+            await put_away(self._project, sandbox, home, keeps_folder=keeps_folder)
         if removal is Removal.REMOVED:
             await send(WatchItemCompleted(filename=item.name))
             return Result.COMPLETED
