@@ -130,9 +130,9 @@ def write_whole(path: Path, data: bytes | str, *, mode: int = 0o600) -> None:
     Goes through a temporary file with a leading dot in the same folder; when it fails, however it fails,
     nothing is left of that. A symbolic link stays, and the file that it leads to is replaced. StorageError.
     """
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{uuid7()}.tmp")
     try:
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        temporary = target.with_name(f".{uuid7()}.tmp")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:

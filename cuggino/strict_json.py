@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -128,15 +129,20 @@ def _did_you_mean(given: str, known: Sequence[str]) -> str:
 
 def _kind(struct: type, path: Sequence[str | int]) -> Any:
     """What `struct` says about the value at `path`: one of msgspec's descriptions of types."""
-    from msgspec.inspect import type_info
-
-    kind: Any = type_info(struct)
+    kind = _description(struct)
     for part in path:
         if isinstance(part, int):
             kind = kind.item_type
         else:
             kind = next(field.type for field in kind.fields if field.encode_name == part)
     return kind
+
+
+@cache
+def _description(struct: type) -> Any:
+    from msgspec.inspect import type_info
+
+    return type_info(struct)
 
 
 def _keys(kind: Any) -> list[str]:
