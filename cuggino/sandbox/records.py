@@ -33,7 +33,7 @@ class Stage(StrEnum):
     HOME = "home"
     """The work is where it was to go."""
     REMOVING = "removing"
-    """It is being removed, and that is decided: what was to be looked at has been looked at."""
+    """It is being removed, and that is decided: what was to be looked at has been. Nobody works in it again."""
     REMOVED = "removed"
     """The folder and the branch are gone; what it did is still told."""
 
@@ -43,6 +43,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     sandbox: Sandbox
     stage: Stage
+    tip: str | None = None
+    """While it is being removed: the commit at which its branch may go. At any other, and with None, it stays."""
 
     @property
     def exists(self) -> bool:
@@ -50,9 +52,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.sandbox.folder.is_dir()
 
 
-def save(project: Project, sandbox: Sandbox, stage: Stage) -> Record:
+def save(project: Project, sandbox: Sandbox, stage: Stage, *, tip: str | None = None) -> Record:
     """Write the record, all or nothing. StorageError."""
-    record = Record(sandbox=sandbox, stage=stage)
+    record = Record(sandbox=sandbox, stage=stage, tip=tip)
     data = msgspec.json.format(_encode(record), indent=2)
     folder = project.spawns / sandbox.id
     with contextlib.suppress(FileExistsError):

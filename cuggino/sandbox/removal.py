@@ -1,7 +1,7 @@
 """Removing a sandbox: never what is not committed, never what is in no other place, unless it is forced.
 
-The looking is done before the first step, and that it was done is written down: a removal that broke off is finished
-without asking again.
+The looking is done before the first step, and what it found is written down: a removal that broke off is finished as it
+was decided, and what came to the branch since then stays.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
     removed, is removed as far as it is there.
     """
     record = next((record for record in every(project) if record.sandbox.id == sandbox.id), None)
+    if record is not None and record.stage is Stage.REMOVING:
+        record = await take_away(project, sandbox, tip=record.tip)
+        if record.stage is Stage.REMOVED:
+            return
     tip = await _branch_tip(sandbox)
-    if not force and not _decided(record):
+    if not force and not (record is not None and record.stage is Stage.MAKING):
         if changes := await uncommitted(sandbox):
             names = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if changes[_SHOWN:] else "")
             raise SandboxError(
@@ -43,13 +47,16 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
                     f"The work of the sandbox {sandbox.id} is neither pushed nor merged: {sandbox.branch or commit}.",
                     advice="Push or merge it; --force removes it.",
                 )
-    save(project, sandbox, Stage.REMOVING)
+    await take_away(project, sandbox, tip=tip)
+
+
+async def take_away(project: Project, sandbox: Sandbox, *, tip: str | None) -> Record:
+    """Remove the sandbox, whose work is in safety, with its branch if that is at `tip`; with None the branch stays, and
+    the sandbox is home. What is to go is written down first; from there it can be done again."""
+    save(project, sandbox, Stage.REMOVING, tip=tip)
     await discard(sandbox, tip=tip)
-    save(project, sandbox, Stage.REMOVED)
-
-
-def _decided(record: Record | None) -> bool:
-    return record is not None and record.stage in (Stage.MAKING, Stage.REMOVING)
+    stays = tip is None and await _branch_tip(sandbox) is not None
+    return save(project, sandbox, Stage.HOME if stays else Stage.REMOVED)
 
 
 async def uncommitted(sandbox: Sandbox) -> list[str]:

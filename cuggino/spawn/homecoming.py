@@ -14,12 +14,12 @@ from cuggino.manifest import Permits
 from cuggino.project import Project, write_whole
 from cuggino.sandbox import records
 from cuggino.sandbox.changes import changes
-from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import launcher
 from cuggino.sandbox.home import Home, Journey, bring_home
 from cuggino.sandbox.leaks import Leak, leaks
 from cuggino.sandbox.placing import undo
 from cuggino.sandbox.records import Stage
+from cuggino.sandbox.removal import take_away
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction
 from cuggino.sandbox.settle import settle
@@ -148,15 +148,13 @@ def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
 
 
 async def put_away(project: Project, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
-    """What is not needed any more goes: the branch only where a merge has it, or nothing is on it. That it may go is
-    written down before, so that a later command can finish what breaks off."""
-    gone = home.how in ("nothing", "merge") and not keeps_folder
-    records.save(project, sandbox, Stage.REMOVING if gone else Stage.HOME)
+    """What is not needed any more goes: the branch only where a merge has it, or nothing is on it. What breaks off, a
+    later command finishes."""
     if keeps_folder:
+        records.save(project, sandbox, Stage.HOME)
         return
-    await discard(sandbox, tip=(home.tip or sandbox.base) if gone else None)
-    if gone:
-        records.save(project, sandbox, Stage.REMOVED)
+    gone = home.how in ("nothing", "merge")
+    await take_away(project, sandbox, tip=(home.tip or sandbox.base) if gone else None)
 
 
 async def _changed(sandbox: Sandbox, base: str, tip: str | None) -> tuple[ChangedFile, ...]:

@@ -42,6 +42,7 @@ from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import built, git_variables
 from cuggino.sandbox.provision import dirty, planned, provision
 from cuggino.sandbox.records import Stage
+from cuggino.sandbox.removal import take_away
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.spawn.evaluate import Source, evaluate
@@ -181,8 +182,13 @@ class Spawn:
             if record.stage is Stage.MAKING:  # the making broke off: nobody has worked in it
                 await discard(record.sandbox, tip=record.sandbox.base)
                 continue
+            if record.stage is Stage.REMOVING:
+                record = await take_away(project, record.sandbox, tip=record.tip)
             if not record.exists:
-                raise SandboxError(f"The sandbox is not there any more: {record.sandbox.folder}.")
+                raise SandboxError(
+                    f"The sandbox is not there any more: {record.sandbox.folder}.",
+                    advice=f"Its work is on the branch {record.sandbox.branch}." if record.stage is Stage.HOME else "",
+                )
             return record.sandbox
         if left_behind := await dirty(project, self._yard.config.specs_path):
             shown = ", ".join(left_behind[:5]) + (f" and {len(left_behind) - 5} more" if left_behind[5:] else "")

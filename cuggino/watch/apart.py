@@ -47,7 +47,7 @@ from cuggino.sandbox.leaks import Leak, leaks
 from cuggino.sandbox.placing import undo
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.records import Stage
-from cuggino.sandbox.removal import remove
+from cuggino.sandbox.removal import remove, take_away
 from cuggino.sandbox.repository import SandboxRepository
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
@@ -65,13 +65,14 @@ async def sweep(project: Project) -> None:
     """Finish what a watch that was killed had decided: sandboxes whose item is done are removed, unless something is in
     them, or on their branch, that is in no other place."""
     for record in records.every(project):
-        name = record.sandbox.item
-        if name is None:
+        sandbox = record.sandbox
+        if sandbox.item is None:
             continue
-        over = record.stage is Stage.WORKED and not os.path.lexists(project.backlog / name)
-        if over or record.stage is Stage.REMOVING:
-            with suppress(SandboxError, GitError):
-                await remove(project, record.sandbox, force=False)
+        with suppress(SandboxError, GitError):
+            if record.stage is Stage.REMOVING:
+                await take_away(project, sandbox, tip=record.tip)
+            elif record.stage is Stage.WORKED and not os.path.lexists(project.backlog / sandbox.item):
+                await remove(project, sandbox, force=False)
 
 
 class Apart:

@@ -134,8 +134,9 @@ async def test_a_conversation_is_gone_on_with_and_forgotten(house: House) -> Non
     assert server.requests[-1].users[-1] == "Go on."
     assert server.requests[-1].text.count("You are a test.") == 1
     history = GeminiBackend().history({"HOME": str(house.home)}, house.project, session)
-    assert [path.parent.name for path in history] == ["chats"]
-    assert session in history[0].read_text()
+    assert 1 <= len(history) <= 2, "named after the minute: two where another minute began in between"
+    assert {path.parent.name for path in history} == {"chats"}
+    assert all(session in path.read_text() for path in history)
 
 
 async def test_an_unknown_conversation_and_a_used_id_are_refused(house: House) -> None:

@@ -298,3 +298,21 @@ async def test_killed_while_the_sandbox_is_made(tmp_path: Path) -> None:
     assert again.code == 0, again.out + again.err
     assert house.shown(f"{house.branch}:begun.txt") == "a part\nthe rest\n"
     house.git("fsck", "--strict")
+
+
+async def test_killed_while_the_sandbox_is_removed(tmp_path: Path) -> None:
+    """Its branch was to stay. That half of the folder is gone is no work of the agent's: `retry` commits none of it."""
+    house = SpawnHouse(tmp_path, tasks(({"do": "write", "path": "list.txt", "text": "agent\n"},)))
+    (house.root / "list.txt").write_text("in the way of the merge\n")
+    assert (await house.spawn(*house.given(), "--integrate", "merge")).code == 1
+    tip = house.git("rev-parse", house.branch)
+    record = house.spawned / "sandbox.json"
+    record.write_text(record.read_text().replace('"worked"', '"removing"'))
+    (house.sandboxes[0] / "list.txt").unlink()
+    again = await house.retry()
+    assert again.code == 1
+    assert "The sandbox is not there any more" in again.out
+    assert f"Its work is on the branch {house.branch}." in again.out
+    assert house.git("rev-parse", house.branch) == tip
+    assert house.sandboxes == []
+    assert house.left() == []

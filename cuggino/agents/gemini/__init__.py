@@ -46,8 +46,9 @@ class GeminiBackend:
         return GeminiDecoder()
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
-        """The chat has eight characters of the id in its name; what belongs to it, all of them. gemini chooses a
-        project's folder by itself and does not change its name with the project's, so all projects are looked at."""
+        """The chat has eight characters of the id in its name, and the minute: each turn may have begun one more. What
+        belongs to it has the whole id. gemini chooses a project's folder by itself and does not change its name with
+        the project's, so all projects are looked at."""
         home = Path(environment.get("GEMINI_CLI_HOME") or environment.get("HOME") or Path.home())
         if len(session_id) < 8 or not session_id.replace("-", "").replace("_", "").isalnum():
             return ()

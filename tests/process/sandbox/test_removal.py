@@ -141,7 +141,7 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
     write(sandbox.folder / "kept", "work\n")
     settled = await settle(sandbox, permits(), "Work")
     write(sandbox.folder / "kept", "not wanted\n")
-    records.save(person.project, sandbox, Stage.REMOVING)
+    records.save(person.project, sandbox, Stage.REMOVING, tip=settled.tip)
     if step >= 1:
         (sandbox.folder / "kept").unlink()
     if step >= 2:
@@ -152,6 +152,40 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
     assert gone(person, sandbox)
     await remove(person.project, sandbox, force=False)
     assert gone(person, sandbox)
+
+
+async def test_a_commit_that_came_after_the_decision_keeps_the_branch(person: Person, sandbox: Sandbox) -> None:
+    write(sandbox.folder / "kept", "work\n")
+    settled = await settle(sandbox, permits(), "Work")
+    records.save(person.project, sandbox, Stage.REMOVING, tip=settled.tip)
+    shutil.rmtree(sandbox.folder)
+    later = git(
+        person.top, "commit-tree", "-m", "A person's", "-p", f"{settled.tip}", f"{settled.tip}^{{tree}}"
+    ).strip()
+    git(person.top, "update-ref", f"refs/heads/{sandbox.branch}", later)
+    await remove(person.project, sandbox, force=True)
+    assert person.branches == ["main", sandbox.branch]
+    assert not sandbox.git_dir.exists()
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
+    person: Person, sandbox: Sandbox, force: bool
+) -> None:
+    """And then it is like any sandbox: its work is in no other place."""
+    write(sandbox.folder / "kept", "work\n")
+    await settle(sandbox, permits(), "Work")
+    records.save(person.project, sandbox, Stage.REMOVING)
+    (sandbox.folder / "kept").unlink()
+    if force:
+        await remove(person.project, sandbox, force=True)
+        assert gone(person, sandbox)
+        return
+    with pytest.raises(SandboxError, match="neither pushed nor merged"):
+        await remove(person.project, sandbox, force=False)
+    assert not sandbox.folder.exists()
+    assert sandbox.branch in person.branches
+    assert records.load(person.project, sandbox.id).stage is Stage.HOME
 
 
 async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:
@@ -167,7 +201,8 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
         return sandbox
 
     archived, torn = await worked("1.md"), await worked("2.md")
-    records.save(person.project, torn, Stage.REMOVING)
+    tip = git(person.top, "rev-parse", str(torn.branch)).strip()
+    records.save(person.project, torn, Stage.REMOVING, tip=tip)
     (torn.folder / "kept").unlink()
     (torn.folder / ".git").unlink()
     removed_by_hand = await worked("3.md", merged=False)
