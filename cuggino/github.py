@@ -233,7 +233,14 @@ async def _gh(
     env = {**{name: value for name, value in own.items() if name not in _NOT_INHERITED}, **_QUIET}
     try:
         return await trio.run_process(
-            ["gh", *arguments], stdin=stdin, capture_stdout=True, capture_stderr=True, check=False, cwd=cwd, env=env
+            ["gh", *arguments],
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,  # the terminal's Ctrl+C is cuggino's to answer
         )
     except OSError as error:
         if not cwd.is_dir():

@@ -1,4 +1,8 @@
-"""Running git: never asked for a password, never tied to another repository, its refusals as GitErrors."""
+"""Running git: never asked for a password, never tied to another repository, its refusals as GitErrors.
+
+Everywhere git is in a session of its own: the terminal's Ctrl+C is cuggino's to answer, which lets git end what it has
+begun for as long as the work goes on; and nothing that git starts can ask at the terminal.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,7 @@ async def run_git(
             check=False,
             cwd=root,
             env={**git_environment(), **(environment or {})},
+            start_new_session=True,
         )
     except OSError as error:
         raise cannot_run(error, root) from error

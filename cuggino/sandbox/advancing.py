@@ -89,7 +89,7 @@ def _short(ref: bytes) -> str:
 
 
 async def _unstoppable(folder: Path, *arguments: str) -> CompletedProcess[bytes]:
-    """git, to its end even when cuggino is cancelled meanwhile, or Ctrl+C is pressed: a tree half moved is no tree."""
+    """git, to its end even when cuggino is cancelled meanwhile: a tree half moved is no tree."""
     with trio.move_on_after(_LONGEST, shield=True):
         return await trio.run_process(
             ["git", *arguments],
@@ -98,6 +98,6 @@ async def _unstoppable(folder: Path, *arguments: str) -> CompletedProcess[bytes]
             check=False,
             cwd=folder,
             env=git_environment(),
-            process_group=0,
+            start_new_session=True,
         )
     raise SandboxError(f"git has not ended within {_LONGEST:.0f} s in {folder}.", advice="Look at its tree.")

@@ -110,6 +110,7 @@ async def _run(
         check=False,
         env=environment,
         cwd="/",
+        start_new_session=True,
     )
     if done.returncode != 0:
         raise refusal(done.returncode, done.stderr)

@@ -75,6 +75,7 @@ async def _search(repository: Path, names: Sequence[str], redaction: Redaction) 
         stderr=DEVNULL,
         cwd=repository,
         env={**git_environment(), "GIT_NO_REPLACE_OBJECTS": "1"},
+        start_new_session=True,
     )
     hits: list[str] = []
     try:

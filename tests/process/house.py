@@ -226,6 +226,11 @@ class House:
         return found
 
 
+async def until_exists(path: Path) -> None:
+    while not path.exists():  # noqa: ASYNC110 - a file of another process
+        await trio.sleep(0.01)
+
+
 def quick_watch(**intervals: Any) -> tuple[str, ...]:
     """The program that is `cuggino` with a watch that waits less long."""
     return ("-P", QUICK_WATCH, json.dumps(intervals))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -12,8 +14,15 @@ from typing import Any
 import pytest
 import trio
 
-from cuggino.events import ConflictsFound, SandboxCreated, WatchEnded, WatchItemBlocked, WatchItemCompleted
-from tests.process.house import House, Step, turn
+from cuggino.events import (
+    ConflictsFound,
+    SandboxCreated,
+    WatchEnded,
+    WatchItemBlocked,
+    WatchItemCompleted,
+    WatchItemFailed,
+)
+from tests.process.house import House, Step, quick_watch, turn, until_exists
 
 RUN: Step = {"do": "run", "command": "sh .cuggino/backlog/*.md"}
 THINK: Step = {"do": "think", "seconds": 0.2}
@@ -222,9 +231,39 @@ async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
         if presses == 1:
             assert house.sandboxes == []
         finished = await house.watch_until_idle("--jobs", "3")
-    assert finished.code == 0, finished.out
+    assert finished.code == 0, finished.err + finished.out
     assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(6)]
     assert house.sandboxes == []
+    house.whole()
+
+
+@pytest.mark.parametrize("command", ["worktree add", "commit-tree", "update-ref", "worktree remove"])
+async def test_the_terminals_ctrl_c_reaches_no_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It goes to all of the foreground's group; of these only the watch is to answer it."""
+    house = Yard(tmp_path)
+    house.item("1.md", "echo 1 > 1.txt\n")
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(
+        "#!/bin/sh\n"
+        f'case " $* " in *" {command} "*) test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 1; }};; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    with trio.fail_after(60):
+        async with house.started("watch", "--jobs", "2", under=("setsid",), program=quick_watch()) as watch:
+            await until_exists(tmp_path / "begun")
+            os.killpg(watch.process.pid, signal.SIGINT)
+            code, _ = await watch.end()
+    assert code == -signal.SIGINT
+    assert watch.events[-1] == WatchEnded(reason="interrupted", completed=1, exit_code=130)
+    assert not [event for event in watch.events if isinstance(event, WatchItemFailed)]
+    assert (house.root / "1.txt").read_text() == "1\n"
+    assert house.sandboxes == []
+    assert house.left() == []
     house.whole()
 
 

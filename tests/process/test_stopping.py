@@ -12,18 +12,13 @@ from typing import Any
 import pytest
 import trio
 
-from tests.process.house import APPROVE, DONE, PLAN, House, Step, script
+from tests.process.house import APPROVE, DONE, PLAN, House, Step, script, until_exists
 
 RUN = ("run", "--focus", "the work")
 
 
 SLEEP: Step = {"do": "run", "command": "sleep 300"}
 """A tool of the agent's that runs long, in a session of its own, as claude's Bash does."""
-
-
-async def until_exists(path: Path) -> None:
-    while not path.exists():  # noqa: ASYNC110 - a file of another process
-        await trio.sleep(0.01)
 
 
 async def until_calm(house: House) -> None:
