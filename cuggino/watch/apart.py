@@ -63,7 +63,7 @@ IN_THE_WAY = 60.0
 
 async def sweep(project: Project) -> None:
     """Finish what a watch that was killed had decided: sandboxes whose item is done are removed, unless something is in
-    them, or on their branch, that is in no other place."""
+    them, or on their branch, that is in no other place; and so are those that were not made whole."""
     for record in records.every(project):
         sandbox = record.sandbox
         if sandbox.item is None:
@@ -71,7 +71,9 @@ async def sweep(project: Project) -> None:
         with suppress(SandboxError, GitError):
             if record.stage is Stage.REMOVING:
                 await take_away(project, sandbox, tip=record.tip)
-            elif record.stage is Stage.WORKED and not os.path.lexists(project.backlog / sandbox.item):
+                continue
+            over = record.stage is Stage.WORKED and not os.path.lexists(project.backlog / sandbox.item)
+            if over or record.stage is Stage.MAKING:
                 await remove(project, sandbox, force=False)
 
 

@@ -205,16 +205,19 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
     records.save(person.project, torn, Stage.REMOVING, tip=tip)
     (torn.folder / "kept").unlink()
     (torn.folder / ".git").unlink()
+    half_made = await provision(person.project, person.config(), title="work", item="1.md")
+    records.save(person.project, half_made, Stage.MAKING)
+    (half_made.folder / "kept").unlink()
     removed_by_hand = await worked("3.md", merged=False)
     (person.project.backlog / "4.md").write_text("not archived yet")
     waits, spawned = await worked("4.md"), await worked(None)
     write((await worked("5.md")).folder / "kept", "later\n")
     await sweep(person.project)
     stages = {record.sandbox.id: (record.stage, record.exists) for record in records.every(person.project)}
-    assert {stages.pop(each.id) for each in (archived, torn)} == {(Stage.REMOVED, False)}
+    assert {stages.pop(each.id) for each in (archived, torn, half_made)} == {(Stage.REMOVED, False)}
     assert set(stages.values()) == {(Stage.WORKED, True)}
     assert {removed_by_hand.id, waits.id, spawned.id} < set(stages)
-    assert not {archived.branch, torn.branch} & set(person.branches)
+    assert not {archived.branch, torn.branch, half_made.branch} & set(person.branches)
 
 
 async def test_a_branch_that_the_person_has_checked_out_stays(person: Person, sandbox: Sandbox) -> None:
