@@ -27,12 +27,12 @@ import anyio.from_thread
 import anyio.to_thread
 import trio
 
-from cuggino.desk import open_desk
 from cuggino.errors import CugginoError, UsageError, leaves
 from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
 from cuggino.loop.session import Session, find
 from cuggino.output.summary import Tally
 from cuggino.project import Project
+from cuggino.runtime import open_runtime
 
 __all__ = ["LoopRun", "run"]
 
@@ -138,10 +138,10 @@ class LoopRun:
     async def _work(self) -> None:
         with self._events:
             try:
-                async with open_desk(
+                async with open_runtime(
                     self._project, "cuggino.api", _Listener(self._events), Tally(), trio.Event()
-                ) as desk:
-                    self._outcome = await desk.loop(self._session())
+                ) as runtime:
+                    self._outcome = await runtime.loop(self._session())
             except ExceptionGroup as group:
                 raise next(leaves(group)) from group
 

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import trio
 
-from cuggino.desk import Desk, open_desk
 from cuggino.loop.session import Session
 from cuggino.output.page import Page
 from cuggino.output.summary import Tally, render_summary
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
-from cuggino.signals import Stage, Stop, owning_signals
+from cuggino.runtime import Runtime, open_runtime
+from cuggino.signals import Shutdown, ShutdownStage, handle_signals
 
 _SAID = {
-    Stage.DRAIN: "Stopping when the running work is done. Ctrl+C once more interrupts it.",
-    Stage.INTERRUPT: "Stopping: the agent has 5 s to end. Ctrl+C once more kills it now.",
-    Stage.KILL: "Killing what is left.",
+    ShutdownStage.DRAIN: "Stopping when the running work is done. Ctrl+C once more interrupts it.",
+    ShutdownStage.INTERRUPT: "Stopping: the agent has 5 s to end. Ctrl+C once more kills it now.",
+    ShutdownStage.KILL: "Killing what is left.",
 }
 
 
 async def in_foreground(
     project: Project,
     name: str,
-    work: Callable[[Desk, Stop], Awaitable[int]],
+    work: Callable[[Runtime, Shutdown], Awaitable[int]],
     *,
     as_json: bool,
     drains: bool = False,
@@ -34,32 +34,34 @@ async def in_foreground(
 ) -> int:
     """Do the work of the command `name` in a project; returns its exit code.
 
-    Raises as `open_desk`, which `beside` is for. When all is over `last_words` are said, or else the loops' summary.
+    Raises as `open_runtime`, which `beside` is for. When all is over `last_words` are said, or else the loops' summary.
     A signal cancels the work; then the code is 128 and the signal's number. However it
     ends, no process that it started is alive.
     """
     with open_display(as_json=as_json) as display:
 
-        async def tell(stage: Stage) -> None:
+        async def tell(stage: ShutdownStage) -> None:
             await display.warn(_SAID[stage])
 
-        stop = Stop(drains=drains)
-        stop.tell = tell
+        shutdown = Shutdown(drains=drains)
+        shutdown.tell = tell
         tally = Tally()
         code = 1
         unfinished: Session | None = None
         started = trio.current_time()
-        async with owning_signals(stop):
-            with stop.interrupted:
-                async with open_desk(project, f"cuggino {name}", display, tally, stop.hurry, beside=beside) as desk:
+        async with handle_signals(shutdown):
+            with shutdown.interrupted:
+                async with open_runtime(
+                    project, f"cuggino {name}", display, tally, shutdown.force_kill, beside=beside
+                ) as runtime:
                     try:
-                        code = await work(desk, stop)
+                        code = await work(runtime, shutdown)
                     finally:
-                        unfinished = desk.unfinished
+                        unfinished = runtime.unfinished
             summary = tally.summary(seconds=trio.current_time() - started)
             await display.say(last_words or (lambda page: render_summary(summary, page)))
             if unfinished is not None:
                 await display.warn(f"The session is kept. To go on with it: cuggino run --resume {unfinished.id}")
-        if stop.signal is not None and stop.stage >= Stage.INTERRUPT:
-            return 128 + stop.signal
+        if shutdown.signal is not None and shutdown.stage >= ShutdownStage.INTERRUPT:
+            return 128 + shutdown.signal
         return code

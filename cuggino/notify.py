@@ -46,11 +46,11 @@ Run: TypeAlias = Callable[[bytes], Awaitable[str | None]]
 
 @asynccontextmanager
 async def open_notifier(
-    settings: Notify, project: Project, children: Children, tell: Send, hurry: trio.Event
+    settings: Notify, project: Project, children: Children, tell: Send, force_kill: trio.Event
 ) -> AsyncIterator[Offer]:
     """Tell the configured program, in the project's root, of the events that are offered within the block.
 
-    After the block it is not running any more: what waits then has LAST seconds, or until `hurry`, even if the block
+    After the block it is not running any more: what waits then has LAST seconds, or until `force_kill`, even if the block
     was cancelled. `tell` gets a SystemMessage for the first failure and for the first events that were left out.
     """
     if not settings.command or not settings.events:
@@ -63,7 +63,7 @@ async def open_notifier(
         try:
             yield notifier.offer
         finally:
-            await notifier.close(hurry)
+            await notifier.close(force_kill)
 
 
 class Notifier:
@@ -102,11 +102,11 @@ class Notifier:
         finally:
             self._ended.set()
 
-    async def close(self, hurry: trio.Event) -> None:
+    async def close(self, force_kill: trio.Event) -> None:
         """Take no more, wait a little for what is queued, then stop."""
         self._put.close()
         with trio.move_on_after(LAST, shield=True):
-            await wait_any(self._ended.wait, hurry.wait)
+            await wait_any(self._ended.wait, force_kill.wait)
         self._scope.cancel()
 
     async def _notify(self, line: bytes) -> None:

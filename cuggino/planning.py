@@ -19,7 +19,7 @@ from cuggino.inbox.folder import entries
 from cuggino.process.children import Children
 from cuggino.project import Project, uuid7
 from cuggino.roles import Role
-from cuggino.signals import Stop, owning_signals
+from cuggino.signals import Shutdown, handle_signals
 
 
 async def plan(project: Project) -> int:
@@ -36,13 +36,13 @@ async def plan(project: Project) -> int:
     config = load(project.config_file)
     chosen = backend(config.agent)
     project.prepare()
-    stop = Stop()
-    agent = HeadlessAgent(chosen, Children(marker=uuid7().replace("-", ""), hurry=stop.hurry))
+    shutdown = Shutdown()
+    agent = HeadlessAgent(chosen, Children(marker=uuid7().replace("-", ""), force_kill=shutdown.force_kill))
     code = 1
-    async with owning_signals(stop):
-        with stop.interrupted:
+    async with handle_signals(shutdown):
+        with shutdown.interrupted:
             code = await agent.interactive(_options(project, config))
-    return code if stop.signal is None else 128 + stop.signal
+    return code if shutdown.signal is None else 128 + shutdown.signal
 
 
 def _options(project: Project, config: Config) -> AgentOptions:

@@ -20,49 +20,49 @@ from enum import IntEnum
 import trio
 
 
-class Stage(IntEnum):
+class ShutdownStage(IntEnum):
     WORKING = 0
     DRAIN = 1
     INTERRUPT = 2
     KILL = 3
 
 
-class Stop:
+class Shutdown:
     """How far stopping has gone, and by what signal it began."""
 
     def __init__(self, *, drains: bool = False) -> None:
-        self.stage = Stage.WORKING
+        self.stage = ShutdownStage.WORKING
         self.signal: signal.Signals | None = None
         self.interrupted = trio.CancelScope()
         """What the work runs in; cancelled at the stage `interrupt`."""
-        self.hurry = trio.Event()
+        self.force_kill = trio.Event()
         """Set at the stage `kill`: who waits for a process to end does not wait any longer."""
-        self.tell: Callable[[Stage], Awaitable[None]] | None = None
+        self.tell: Callable[[ShutdownStage], Awaitable[None]] | None = None
         """Called after each new stage."""
         self._drains = drains
         self._waits: set[trio.CancelScope] = set()
 
-    def press(self, number: signal.Signals) -> Stage | None:
+    def escalate(self, number: signal.Signals) -> ShutdownStage | None:
         """Go on to the next stage. None: there is none left."""
-        if self.stage is Stage.KILL:
+        if self.stage is ShutdownStage.KILL:
             return None
         self.signal = self.signal or number
-        self.stage = Stage(self.stage + 1)
-        if self.stage is Stage.DRAIN and (number is not signal.SIGINT or not self._drains):
-            self.stage = Stage.INTERRUPT
+        self.stage = ShutdownStage(self.stage + 1)
+        if self.stage is ShutdownStage.DRAIN and (number is not signal.SIGINT or not self._drains):
+            self.stage = ShutdownStage.INTERRUPT
         for scope in self._waits:
             scope.cancel(reason=number.name)
-        if self.stage >= Stage.INTERRUPT:
+        if self.stage >= ShutdownStage.INTERRUPT:
             self.interrupted.cancel(reason=number.name)
-        if self.stage is Stage.KILL:
-            self.hurry.set()
+        if self.stage is ShutdownStage.KILL:
+            self.force_kill.set()
         return self.stage
 
     @contextmanager
-    def ends_with_drain(self) -> Iterator[trio.CancelScope]:
+    def until_drain(self) -> Iterator[trio.CancelScope]:
         """A scope for waits: cancelled as soon as any stop is asked for, at once if one was."""
         with trio.CancelScope() as scope:
-            if self.stage is not Stage.WORKING:
+            if self.stage is not ShutdownStage.WORKING:
                 scope.cancel(reason="stopping")
             self._waits.add(scope)
             try:
@@ -72,11 +72,11 @@ class Stop:
 
 
 @asynccontextmanager
-async def owning_signals(stop: Stop) -> AsyncIterator[None]:
-    """Signals are `stop`'s for the length of the block.
+async def handle_signals(shutdown: Shutdown) -> AsyncIterator[None]:
+    """Signals are `shutdown`'s for the length of the block.
 
     Presses within one turn of the event loop count as one. A signal that was ignored when cuggino was
-    started (nohup, a background job) stays ignored. The task that listens is outside of `stop.interrupted`,
+    started (nohup, a background job) stays ignored. The task that listens is outside of `shutdown.interrupted`,
     so it hears the next press while the work is being stopped.
     """
     numbers = [
@@ -89,9 +89,9 @@ async def owning_signals(stop: Stop) -> AsyncIterator[None]:
 
             async def listen() -> None:
                 async for number in received:
-                    stage = stop.press(signal.Signals(number))
-                    if stage is not None and stop.tell is not None:
-                        nursery.start_soon(stop.tell, stage)
+                    stage = shutdown.escalate(signal.Signals(number))
+                    if stage is not None and shutdown.tell is not None:
+                        nursery.start_soon(shutdown.tell, stage)
 
             nursery.start_soon(listen)
             yield

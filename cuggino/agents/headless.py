@@ -28,7 +28,7 @@ from cuggino.agents.agent import (
     SignOfLife,
     Text,
 )
-from cuggino.agents.remains import errors_beside
+from cuggino.agents.exit_report import stderr_beside
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
 from cuggino.markers import MarkerParser
@@ -65,7 +65,7 @@ class HeadlessAgent:
             options = msgspec.structs.replace(options, resume_session_id=self._conversations.get(resumed, resumed))
         launch = self._backend.launch(options)
         environment = _environment(launch, options.environment)
-        errors = errors_beside(options.output)
+        errors = stderr_beside(options.output)
         command = Command(
             argv=_command_line(self._backend, launch, environment, options.launcher),
             cwd=options.cwd,

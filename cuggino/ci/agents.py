@@ -19,8 +19,8 @@ import trio
 
 from cuggino.agents import prompts
 from cuggino.agents.agent import Agent, AgentOptions, AgentResult, Backend
+from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
-from cuggino.agents.remains import discard
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
 from cuggino.ci.ports import Triage, Work
@@ -30,23 +30,23 @@ from cuggino.config import Config
 from cuggino.errors import GitError, LlmSessionError, LlmSessionErrorKind, SandboxError
 from cuggino.events import AgentMessage, Event, Send, SystemMessage
 from cuggino.git.run import SAFE, git_output
+from cuggino.integrate.merge import Check, Merged, MergeRequest, merge
+from cuggino.integrate.repair import Repairer
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.loop.command import ShellCommands
-from cuggino.loop.vigil import Vigil
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
 from cuggino.project import STATE_NAME, Project
 from cuggino.roles import Role
 from cuggino.sandbox import records
+from cuggino.sandbox.default_manifest import default_manifest
 from cuggino.sandbox.environment import built, git_variables, launcher
 from cuggino.sandbox.leaks import leaks
-from cuggino.sandbox.merging import Check, Joining, Merged, merge
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.removal import remove
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction
 from cuggino.sandbox.settle import commit_tree, settle
-from cuggino.spawn.ordinary import default_manifest
-from cuggino.spawn.repair import Repairer
 
 TITLE = "ci watch"
 """The beginning of the titles of our sandboxes, by which the next watch finds those of one that was killed."""
@@ -58,8 +58,8 @@ _READING = SandboxManifest(allowed_tools=("Read", "Glob", "Grep"), writable_path
 _HARMLESS = str.maketrans({"[": "(", "]": ")", "@": None, "\0": None})
 
 
-class SandboxedAgents:
-    """The real `Menders`. `base_remote` is where the pull request's base is."""
+class SandboxedFixers:
+    """The real `Fixers`. `base_remote` is where the pull request's base is."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class SandboxedAgents:
             return Triage(verdict="real", cause=f"(no triage: {words})")
         return triage_of(result.structured, words)
 
-    async def mend_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work:
+    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work:
         note = _failure(failure, log, cause)
-        return await self._mend("fixer", "failure", note, f"Fix {failure.name}", head, send)
+        return await self._fix("fixer", "failure", note, f"Fix {failure.name}", head, send)
 
-    async def mend_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work:
-        return await self._mend("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
+    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work:
+        return await self._fix("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
 
-    async def mend_conflict(self, base: str, head: str, send: Send, /) -> Work:
+    async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work:
         try:
             commit = await self._branch.fetch_from(self._base_remote, base)
             async with self._sandbox(head) as place:
@@ -120,7 +120,7 @@ class SandboxedAgents:
 
     # ---- how it is done
 
-    async def _mend(
+    async def _fix(
         self, role: Literal["fixer", "thread"], key: str, note: str, title: str, head: str, send: Send
     ) -> Work:
         try:
@@ -130,7 +130,7 @@ class SandboxedAgents:
                 path = place.note(f"{key}.md", note)
                 command = self._config.check_command
                 check = f"- The project's check command: `{command}`\n" if command else ""
-                prompt = prompts.mending(role, {"root": str(place.sandbox.root), key: str(path), "check": check})
+                prompt = prompts.fixing(role, {"root": str(place.sandbox.root), key: str(path), "check": check})
                 result, words = await self._run(place, Role.WORKER, prompt, manifest, send)
                 if result is None:
                     return Work(summary=words, failed=True)
@@ -183,7 +183,7 @@ class SandboxedAgents:
             send=send,
             foreign=True,
         )
-        joining = Joining(
+        merge_request = MergeRequest(
             sandbox=sandbox,
             permits=permits,
             message=_subject(f"Merge {base} into {self._branch.name}"),
@@ -192,7 +192,7 @@ class SandboxedAgents:
             repair_attempts=1,
             onto_branch=True,
         )
-        merged = await merge(joining, commit, sandbox.base, send)
+        merged = await merge(merge_request, commit, sandbox.base, send)
         if not isinstance(merged, Merged):
             return Work(summary=merged.reason)
         paths = ", ".join(conflict.path for conflict in merged.conflicts)
@@ -269,11 +269,11 @@ class SandboxedAgents:
             event = redaction.event(event)
             if isinstance(event, AgentMessage):
                 words = event.text
-            await vigil.pass_on(event)
+            await activity.pass_on(event)
 
         environment = self._environment(place, role, manifest)
         redaction = Redaction(place.secrets)
-        vigil = Vigil(self._config.limits, send)
+        activity = ActivityTimeout(self._config.limits, send)
         options = AgentOptions(
             role=role,
             cwd=place.sandbox.root,
@@ -289,9 +289,9 @@ class SandboxedAgents:
             foreign=True,
             launcher=launcher(self._config.spawn.launcher, place.sandbox),
         )
-        vigil.begin()
+        activity.begin()
         try:
-            with vigil.scope:
+            with activity.scope:
                 result = await self._agent(role).spawn(options, see)
                 return result, redaction.text(result.final_text) or words
         except LlmSessionError as error:
@@ -299,8 +299,8 @@ class SandboxedAgents:
                 raise
             return None, redaction.text(error.message)
         finally:
-            discard(options.output)
-        return None, str(vigil.verdict() or "it was stopped")
+            delete_output(options.output)
+        return None, str(activity.verdict() or "it was stopped")
 
 
 class _Place:

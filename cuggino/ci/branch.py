@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from cuggino.ci.ports import Faster, PollFailed, Refused
+from cuggino.ci.ports import NonFastForward, PollFailed, Refused
 from cuggino.errors import GitError
 from cuggino.git.locked import repository_lock
 from cuggino.git.run import SAFE, git_output, refusal, run_git
@@ -82,7 +82,7 @@ class GitBranch:
         if now == commit:
             return
         if now is not None and not await self._is_behind(now, commit):
-            raise Faster
+            raise NonFastForward
         raise Refused(why)
 
     async def _is_behind(self, old: str, new: str) -> bool:

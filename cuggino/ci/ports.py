@@ -28,7 +28,7 @@ class Refused(Exception):
     """GitHub, or git, would not do it: in its own words."""
 
 
-class Faster(Exception):
+class NonFastForward(Exception):
     """Somebody else has pushed to the branch."""
 
 
@@ -94,14 +94,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-class Menders(Protocol):
+class Fixers(Protocol):
     """Agents, each in a sandbox of its own at the commit `head`. Raise LlmSessionError only for what is no fault of
     the work: an agent that cannot be set up, a provider that is down."""
 
     async def triage(self, failure: Failure, log: str, head: str, send: Send, /) -> Triage: ...
 
-    async def mend_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work: ...
+    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work: ...
 
-    async def mend_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work: ...
+    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work: ...
 
-    async def mend_conflict(self, base: str, head: str, send: Send, /) -> Work: ...
+    async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work: ...

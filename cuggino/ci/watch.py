@@ -28,8 +28,8 @@ from cuggino.ci.decide import (
     view,
 )
 from cuggino.ci.file import StateFile
-from cuggino.ci.mending import Mending, at_head
-from cuggino.ci.ports import Branch, Faster, Hub, Limited, Menders, PollFailed
+from cuggino.ci.fixing import Fixing, at_head
+from cuggino.ci.ports import Branch, Fixers, Hub, Limited, NonFastForward, PollFailed
 from cuggino.ci.pull import PullRequest
 from cuggino.ci.state import FIRST_INTERVAL, State, one_line
 from cuggino.errors import CugginoError
@@ -43,7 +43,7 @@ from cuggino.events import (
     Send,
     SystemMessage,
 )
-from cuggino.signals import Stop
+from cuggino.signals import Shutdown
 
 LAST_WORDS = 2.0
 """Seconds that the last event may take when everything else was interrupted."""
@@ -63,22 +63,22 @@ async def watch_pull(
     *,
     file: StateFile,
     hub: Hub,
-    hands: Callable[[PullRequest], Awaitable[tuple[Branch, Menders]]],
+    context: Callable[[PullRequest], Awaitable[tuple[Branch, Fixers]]],
     system: System,
     trust: Trust,
     trust_author: bool,
     limit: int,
-    stop: Stop,
+    shutdown: Shutdown,
     send: Send,
     now: Callable[[], datetime],
     sleep: Callable[[float], Awaitable[None]] = trio.sleep,
 ) -> int:
     """Watch until there is an exit; its code. CiWatchEnded is the last event, always.
 
-    `hands` are the pull request's branch and the agents, asked for when it is known that it may be worked on.
+    `context` are the pull request's branch and the agents, asked for when it is known that it may be worked on.
     Cancelled, everything that it started is ended; the state file is whole, and the next watch goes on from it.
     """
-    watch = _Watch(file, hub, hands, system, trust, trust_author, limit, send, now, sleep)
+    watch = _Watch(file, hub, context, system, trust, trust_author, limit, send, now, sleep)
     end: Exit = "failed"
     try:
         end = await watch.run()
@@ -88,7 +88,7 @@ async def watch_pull(
         interrupted = trio.current_effective_deadline() == -math.inf
         if interrupted:
             end = "interrupted"
-        code = EXIT_CODES.get(end, 128 + (stop.signal or 2))
+        code = EXIT_CODES.get(end, 128 + (shutdown.signal or 2))
         with trio.move_on_after(LAST_WORDS, shield=interrupted):
             await send(CiWatchEnded(exit=end, exit_code=code, summary=watch.summary(), state_file=str(file.path)))
     return code
@@ -99,7 +99,7 @@ class _Watch:
         self,
         file: StateFile,
         hub: Hub,
-        hands: Callable[[PullRequest], Awaitable[tuple[Branch, Menders]]],
+        context: Callable[[PullRequest], Awaitable[tuple[Branch, Fixers]]],
         system: System,
         trust: Trust,
         trust_author: bool,
@@ -111,7 +111,7 @@ class _Watch:
         self.errors: list[str] = []
         self._file = file
         self._hub = hub
-        self._hands = hands
+        self._hands = context
         self._system: System = system
         self._trust = trust
         self._trust_author = trust_author
@@ -121,7 +121,7 @@ class _Watch:
         self._sleep = sleep
         self._failed = 0
         self._limited: float | None = None
-        self._mending: Mending | None = None
+        self._fixing: Fixing | None = None
         self._branch: Branch | None = None
         self._seen: View | None = None
         # what is known of the head's checks
@@ -146,24 +146,24 @@ class _Watch:
             return "pr_merged" if pull.state == "MERGED" else "pr_closed"
         await self._send(SystemMessage(text=_SYSTEMS[self._system]))
         self._branch, menders = await self._hands(pull)
-        mending = Mending(self._file, self._hub, self._branch, menders, self._trust, self._send, self._now)
-        self._mending = mending
+        fixing = Fixing(self._file, self._hub, self._branch, menders, self._trust, self._send, self._now)
+        self._fixing = fixing
         if stored is None:
             head = pull.head or pull.last_head
             self._file.save(State(number=pull.number, head=head, started=self._now().replace(microsecond=0)))
         else:
-            mending.log(f"resumed at iteration {stored.iteration}")
+            fixing.log(f"resumed at iteration {stored.iteration}")
             if resumed_head_is_young(stored, self._now()):
                 self._polls, self._expected = 0, None
         for iteration in range(1, self._limit + 1):
-            if (end := await self._iterate(iteration, mending)) is not None:
+            if (end := await self._iterate(iteration, fixing)) is not None:
                 return end
         return "iterations"
 
     def summary(self) -> tuple[str, ...]:
-        if self._mending is None:
+        if self._fixing is None:
             return tuple(self.errors)
-        report = self._mending.report
+        report = self._fixing.report
         report.errors = self.errors
         if self._seen is not None:
             report.open, report.status = self._seen.open, self._seen.status
@@ -200,39 +200,39 @@ class _Watch:
 
     # ---- an iteration
 
-    async def _iterate(self, iteration: int, mending: Mending) -> Exit | None:
+    async def _iterate(self, iteration: int, fixing: Fixing) -> Exit | None:
         await self._sleep(self._file.read().interval)
         self._file.update(lambda state: replace(state, iteration=state.iteration + 1))
-        mending.begin()
+        fixing.begin()
         self._limited = None
         end: Exit | None = None
         try:
-            end = await self._act(await self._hub.poll(), iteration, mending)
+            end = await self._act(await self._hub.poll(), iteration, fixing)
             self._failed = 0
         except Limited as limited:
             await self._is_limited(limited)
         except PollFailed as failure:
             await self._poll_failed(failure)
-        except Faster:
+        except NonFastForward:
             pass
         finally:
-            if mending.moved:
+            if fixing.moved:
                 self._new_head()
             self._file.update(
                 lambda state: replace(
-                    state, interval=next_interval(state.interval, busy=mending.busy, limited=self._limited)
+                    state, interval=next_interval(state.interval, busy=fixing.busy, limited=self._limited)
                 )
             )
         return "failed" if self._failed >= FAILED_POLLS else end
 
-    async def _act(self, pull: PullRequest, iteration: int, mending: Mending) -> Ending | None:
+    async def _act(self, pull: PullRequest, iteration: int, fixing: Fixing) -> Ending | None:
         if pull.state == "OPEN":
-            await mending.recover(pull)
-            if mending.moved:
+            await fixing.recover(pull)
+            if fixing.moved:
                 self._names = None
                 self._new_head()
-                mending.moved = False
-        if pull.state == "OPEN" and not await self._is_of_head(pull, mending):
+                fixing.moved = False
+        if pull.state == "OPEN" and not await self._is_of_head(pull, fixing):
             await self._tell(iteration, "actionable=pending new_failures=0 new_threads=0 pending=[]")
             return None
         state = self._file.read()
@@ -240,8 +240,8 @@ class _Watch:
         await self._tell(iteration, seen.status, seen)
         self._names = frozenset(check.name for check in newest(pull.checks))
         if pull.state == "OPEN":
-            await mending.threads(pull, seen)
-            await mending.failures(pull, seen)
+            await fixing.threads(pull, seen)
+            await fixing.failures(pull, seen)
         return ending(pull, seen, iterations=iteration, limit=self._limit)
 
     async def _tell(self, iteration: int, status: str, seen: View | None = None) -> None:
@@ -256,7 +256,7 @@ class _Watch:
             )
         )
 
-    async def _is_of_head(self, pull: PullRequest, mending: Mending) -> bool:
+    async def _is_of_head(self, pull: PullRequest, fixing: Fixing) -> bool:
         """Whether the poll is about the branch's head. A poll lags behind a push; git does not."""
         old = self._file.read().head
         if pull.head == old:
@@ -267,8 +267,8 @@ class _Watch:
             raise PollFailed(f"the branch {pull.branch} does not exist any more")
         if new != old:
             self._file.update(lambda state: at_head(state, new, self._now()))
-            mending.log(f"somebody pushed {new[:7]}")
-            mending.busy = True
+            fixing.log(f"somebody pushed {new[:7]}")
+            fixing.busy = True
             self._new_head()
             await self._send(CiPushDetected(old=old, new=new))
         return pull.head == new
@@ -291,7 +291,7 @@ class _Watch:
 
     async def _poll_failed(self, failure: PollFailed) -> None:
         self._failed += 1
-        if self._mending is not None:
+        if self._fixing is not None:
             self._file.update(lambda state: replace(state, status=one_line(f"the poll failed: {failure}")))
         if self._failed >= FAILED_POLLS:
             self.errors.append(f"{FAILED_POLLS} polls in a row have failed: {failure}")
@@ -299,7 +299,7 @@ class _Watch:
 
     async def _is_limited(self, limited: Limited) -> None:
         self._limited = limited.seconds
-        if self._mending is not None:
+        if self._fixing is not None:
             self._file.update(lambda state: replace(state, status=one_line(f"rate limit: {limited.message}")))
         seconds = next_interval(FIRST_INTERVAL, busy=False, limited=limited.seconds)
         await self._send(CiRateLimited(seconds=seconds, message=limited.message))

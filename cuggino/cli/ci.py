@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from cuggino.agents.backends import backend
-from cuggino.ci.agents import SandboxedAgents
+from cuggino.ci.agents import SandboxedFixers
 from cuggino.ci.branch import GitBranch, Remotes
 from cuggino.ci.decide import Known, System, Trust, view
 from cuggino.ci.file import StateFile, hide
@@ -21,14 +21,14 @@ from cuggino.ci.pull import PullRequest
 from cuggino.ci.state import State
 from cuggino.ci.watch import watch_pull
 from cuggino.config import load
-from cuggino.desk import Desk
 from cuggino.errors import GitHubError, UsageError
 from cuggino.foreground import in_foreground
 from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.github import GitHub, Slug, logged_in, origin, slug_of
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
-from cuggino.signals import Stop
+from cuggino.runtime import Runtime
+from cuggino.signals import Shutdown
 
 ci = App(
     name="ci",
@@ -84,20 +84,20 @@ async def watch(
     remotes = Remotes(project.root)
     base_remote = await remotes.address(slug, slug)
 
-    async def work(desk: Desk, stop: Stop) -> int:
+    async def work(runtime: Runtime, shutdown: Shutdown) -> int:
         async def branch(pull: PullRequest) -> GitBranch:
             owner, _, name = (pull.head_repository or str(slug)).partition("/")
             remote = await remotes.address(Slug(owner, name, slug.host), slug)
             return GitBranch(project.root, common, remote, pull.branch, slug.host, number)
 
-        async def hands(pull: PullRequest) -> tuple[GitBranch, SandboxedAgents]:
+        async def context(pull: PullRequest) -> tuple[GitBranch, SandboxedFixers]:
             theirs = await branch(pull)
-            agents = SandboxedAgents(
+            agents = SandboxedFixers(
                 project,
                 config,
-                desk.workshop.agent,
+                runtime.context.agent,
                 lambda role: backend(config.backend(role)),
-                desk.children,
+                runtime.children,
                 theirs,
                 base_remote,
                 number,
@@ -108,14 +108,14 @@ async def watch(
         return await watch_pull(
             file=StateFile(project, number),
             hub=GitHubHub(github, slug, number),
-            hands=hands,
+            context=context,
             system=_system(project.root),
             trust=Trust(threads=config.ci.threads, bots=config.ci.trusted_bots),
             trust_author=trust_author,
             limit=max_iterations or config.ci.max_iterations,
-            stop=stop,
-            send=desk.sender(None),
-            now=desk.workshop.now,
+            shutdown=shutdown,
+            send=runtime.sender(None),
+            now=runtime.context.now,
         )
 
     project.prepare()

@@ -9,11 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cuggino.demo.project import make
-from cuggino.desk import Desk
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session
 from cuggino.project import Project, uuid7
-from cuggino.signals import Stop
+from cuggino.runtime import Runtime
+from cuggino.signals import Shutdown
 
 
 async def demo(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
@@ -33,9 +33,9 @@ async def demo(*, json: Annotated[bool, Parameter(negative="", show_default=Fals
     sample = make(folder)
     project = Project(sample.root)
 
-    async def work(desk: Desk, _stop: Stop) -> int:
+    async def work(runtime: Runtime, _shutdown: Shutdown) -> int:
         for item in sample.items:
-            code = await desk.run(Session.create(project, f"@{item}", backlog_file=item.name))
+            code = await runtime.run(Session.create(project, f"@{item}", backlog_file=item.name))
             if code != 0:
                 return code
             item.rename(project.archive / f"{uuid7()}-{item.name}")

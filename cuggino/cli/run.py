@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cuggino.cli.completion import sessions
-from cuggino.desk import Desk
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session, find
 from cuggino.project import Project
-from cuggino.signals import Stop
+from cuggino.runtime import Runtime
+from cuggino.signals import Shutdown
 
 
 async def run(
@@ -48,10 +48,10 @@ async def run(
     words = _read(review) if review is not None else None
     project = Project.find(Path.cwd())
 
-    async def work(desk: Desk, _stop: Stop) -> int:
+    async def work(runtime: Runtime, _shutdown: Shutdown) -> int:
         if resume not in (None, False):
-            return await desk.run(find(project, resume if isinstance(resume, str) and resume else None))
-        return await desk.run(Session.create(project, focus or "", review=words))
+            return await runtime.run(find(project, resume if isinstance(resume, str) and resume else None))
+        return await runtime.run(Session.create(project, focus or "", review=words))
 
     return await in_foreground(project, "run", work, as_json=json)
 

@@ -18,7 +18,6 @@ from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
 from cuggino.cli.inbox import PLAIN_COLUMNS, remark, say
 from cuggino.config import BackendName, Integrate, load
-from cuggino.desk import Desk
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.command import ShellCommands
@@ -26,9 +25,11 @@ from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
 from cuggino.project import Project, uuid7
+from cuggino.runtime import Runtime
 from cuggino.sandbox.environment import launcher
-from cuggino.signals import Stop
+from cuggino.signals import Shutdown
 from cuggino.spawn import task as tasks
+from cuggino.spawn.context import Permission, SpawnContext
 from cuggino.spawn.evaluate import read_manifest
 from cuggino.spawn.inventory import clean as clean_up
 from cuggino.spawn.inventory import entries, found, listed
@@ -36,7 +37,6 @@ from cuggino.spawn.recover import Strategy
 from cuggino.spawn.spawn import Spawn
 from cuggino.spawn.task import Place, Record, Task
 from cuggino.spawn.terminal import ask_person, has_terminal
-from cuggino.spawn.yard import Permission, Yard
 
 spawn = App(
     name="spawn",
@@ -218,31 +218,31 @@ async def _run(project: Project, record: Record, given: SandboxManifest | None, 
     place.make()
     this = _Found()
 
-    async def work(desk: Desk, stop: Stop) -> int:
-        children = desk.children
+    async def work(runtime: Runtime, shutdown: Shutdown) -> int:
+        children = runtime.children
 
         async def ask(question: str) -> Permission:
-            await desk.shown()
+            await runtime.shown()
             return await ask_person(question)
 
-        yard = Yard(
+        context = SpawnContext(
             project=project,
-            config=desk.workshop.config,
+            config=runtime.context.config,
             backend=chosen,
             agent=HeadlessAgent(chosen, children),
             commands=lambda sandbox, environment: ShellCommands(
                 children,
                 sandbox.root,
-                launcher=launcher(desk.workshop.config.spawn.launcher, sandbox),
+                launcher=launcher(runtime.context.config.spawn.launcher, sandbox),
                 environment=environment,
             ),
             environment=dict(os.environ),
-            now=desk.workshop.now,
+            now=runtime.context.now,
             random=Random(),
             sleep=trio.sleep,
             ask=ask if has_terminal() else None,
         )
-        this.spawn = Spawn(yard, record, desk.sender(record.id), lambda: 128 + (stop.signal or signal.SIGINT))
+        this.spawn = Spawn(context, record, runtime.sender(record.id), lambda: 128 + (shutdown.signal or signal.SIGINT))
         return await this.spawn.run(given)
 
     def last_words(_page: Page) -> list[str]:

@@ -9,11 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cuggino.agents.backends import backend
-from cuggino.desk import Desk
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
-from cuggino.signals import Stop
+from cuggino.runtime import Runtime
+from cuggino.signals import Shutdown
 from cuggino.watch import item
 from cuggino.watch.item import Process
 from cuggino.watch.watch import run_watch
@@ -50,15 +50,15 @@ async def watch(
     if jobs < 1:
         raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
 
-    async def work(desk: Desk, stop: Stop) -> int:
-        process = item.process if jobs == 1 else await _apart(desk)
+    async def work(runtime: Runtime, shutdown: Shutdown) -> int:
+        process = item.process if jobs == 1 else await _apart(runtime)
         return await run_watch(
-            desk.workshop,
-            stop,
-            desk.sender,
+            runtime.context,
+            shutdown,
+            runtime.sender,
             every=validate_every,
             until_idle=until_idle,
-            already_archived=desk.archived_before,
+            already_archived=runtime.archived_before,
             places=jobs,
             process=process,
         )
@@ -66,12 +66,14 @@ async def watch(
     return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
 
 
-async def _apart(desk: Desk) -> Process:
+async def _apart(runtime: Runtime) -> Process:
     """Each item in a sandbox of its own."""
     from cuggino.watch.apart import Apart, sweep
 
-    config = desk.workshop.config
-    children = desk.children
-    apart = Apart(desk.workshop.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ))
-    await sweep(desk.workshop.project)
+    config = runtime.context.config
+    children = runtime.children
+    apart = Apart(
+        runtime.context.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ)
+    )
+    await sweep(runtime.context.project)
     return apart.process

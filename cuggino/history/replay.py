@@ -15,7 +15,7 @@ from cuggino.output.hub import Display
 from cuggino.output.terminal import open_display
 from cuggino.process.follow import Following, Lines
 from cuggino.project import Project
-from cuggino.signals import Stop, owning_signals
+from cuggino.signals import Shutdown, handle_signals
 
 LOOK = 0.25
 """Seconds between two looks at whether the command that writes a log is alive."""
@@ -40,15 +40,15 @@ async def show_again(project: Project, beginning: str | None, *, follow: bool, a
     With `follow` it goes on until the command that writes the log has ended, or a signal comes.
     """
     session, paths = _chosen(project, beginning)
-    stop = Stop()
+    shutdown = Shutdown()
     with open_display(as_json=as_json, live=False) as display:
-        async with owning_signals(stop):
-            with stop.interrupted:
+        async with handle_signals(shutdown):
+            with shutdown.interrupted:
                 for path in paths[:-1]:
                     await _show(path, session, display)
                 await _show(paths[-1], session, display, growing_in=project if follow else None)
                 await display.rest()
-    return 0 if stop.signal is None else 128 + stop.signal
+    return 0 if shutdown.signal is None else 128 + shutdown.signal
 
 
 def _chosen(project: Project, beginning: str | None) -> tuple[str | None, list[Path]]:

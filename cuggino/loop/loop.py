@@ -59,7 +59,7 @@ class Repository(Protocol):
     async def tree_fingerprint(self, exclude: list[Path]) -> str: ...
 
 
-class Workshop(msgspec.Struct, frozen=True, kw_only=True):
+class LoopContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that a loop works with. The parts that wait for the world are ports: tests give others."""
 
     project: Project
@@ -73,14 +73,14 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
     """For waits that a person may want to end; what it raises then comes out of `run_loop`."""
 
 
-async def run_loop(workshop: Workshop, session: Session, send: Send) -> LoopTerminalEvent:
+async def run_loop(context: LoopContext, session: Session, send: Send) -> LoopTerminalEvent:
     """Run or go on with a session until it ends; returns the last event, which was sent as well, as LoopStart is first.
 
     A failure is sent as LoopFailed and raised as LoopError. Cancelled, it sends nothing more; the session's
     files are whole, nothing that it started is alive, and a later `run_loop` goes on with the step that was
     interrupted. The session's files are the caller's to delete, by `Session.delete`, when the loop has ended.
     """
-    loop = _Loop(workshop, session, send)
+    loop = _Loop(context, session, send)
     state = session.state
     await send(
         LoopStart(
@@ -92,7 +92,7 @@ async def run_loop(workshop: Workshop, session: Session, send: Send) -> LoopTerm
     )
     started = trio.current_time()
     before = session.state.elapsed
-    limit = workshop.config.limits.max_runtime
+    limit = context.config.limits.max_runtime
     last: LoopTerminalEvent | None = None
     try:
         with trio.move_on_after(math.inf if limit is None else max(0.0, limit - before)):
@@ -112,12 +112,12 @@ async def run_loop(workshop: Workshop, session: Session, send: Send) -> LoopTerm
 
 
 class _Loop:
-    def __init__(self, workshop: Workshop, session: Session, send: Send) -> None:
-        self._shop = workshop
-        self._config = workshop.config
+    def __init__(self, context: LoopContext, session: Session, send: Send) -> None:
+        self._context = context
+        self._config = context.config
         self._session = session
         self._send = send
-        project = workshop.project
+        project = context.project
         self._state_dir = [project.state_dir]
         self._not_committed = [project.state_dir, project.root / self._config.specs_path]
         self._started_iteration = 0
@@ -146,8 +146,8 @@ class _Loop:
         state = self._session.state
         if state.course == Course():
             if self._config.commit:
-                self._session.update(baseline=await self._shop.git.head())
-                if await self._shop.git.is_dirty(self._not_committed):
+                self._session.update(baseline=await self._context.git.head())
+                if await self._context.git.is_dirty(self._not_committed):
                     await self._say(
                         "The working tree has changes that are not committed: they will be in the first commit."
                     )
@@ -225,16 +225,16 @@ class _Loop:
 
     async def _implement(self) -> Report:
         await self._send(ImplementingStart(iteration=self.iteration))
-        before = await self._shop.git.tree_fingerprint(self._state_dir)
+        before = await self._context.git.tree_fingerprint(self._state_dir)
         prompt = fill(Role.IMPLEMENTER, self._common() | {"session": str(self._session.file)})
         marker = await self._turn(Role.IMPLEMENTER, prompt)
-        changed = await self._shop.git.tree_fingerprint(self._state_dir) != before
+        changed = await self._context.git.tree_fingerprint(self._state_dir) != before
         return Report(marker=marker, changed=changed)
 
     async def _review(self) -> Report:
         await self._send(ReviewingStart(iteration=self.iteration))
         self._session.forget_review()
-        before = await self._shop.git.tree_fingerprint(self._state_dir)
+        before = await self._context.git.tree_fingerprint(self._state_dir)
         baseline = ""
         if commit := self._session.state.baseline:
             baseline = f"- What this work has changed and committed: `git diff {commit}..HEAD`\n"
@@ -245,7 +245,7 @@ class _Loop:
         }
         prompt = fill(Role.REVIEWER, self._common() | values, writable=(self._session.review,))
         marker = await self._turn(Role.REVIEWER, prompt)
-        if await self._shop.git.tree_fingerprint(self._state_dir) != before:
+        if await self._context.git.tree_fingerprint(self._state_dir) != before:
             await self._say(
                 "The working tree changed while the reviewer ran, who may not change it: look at `git status`."
             )
@@ -254,12 +254,12 @@ class _Loop:
         return Report(marker=marker)
 
     async def _turn(self, role: Role, prompt: Prompt) -> LlmTerminalMarkerEvent:
-        return await take_turn(self._shop, self._session, role, prompt, self._send)
+        return await take_turn(self._context, self._session, role, prompt, self._send)
 
     async def _set_up(self, left_running: trio.Nursery) -> None:
         if (command := self._config.setup_command) is None:
             return
-        result = await self._shop.commands.set_up(
+        result = await self._context.commands.set_up(
             command,
             self._session.setup,
             timeout=self._config.limits.command_timeout,
@@ -270,7 +270,7 @@ class _Loop:
     async def _check(self) -> None:
         if (command := self._config.check_command) is None:
             return
-        result = await self._shop.commands.run(
+        result = await self._context.commands.run(
             command, self._session.check, timeout=self._config.limits.command_timeout
         )
         self._session.update(check_exit=result.exit_code)
@@ -281,7 +281,7 @@ class _Loop:
             return
         event: Event
         try:
-            commit = await self._shop.git.commit(message, exclude=self._not_committed)
+            commit = await self._context.git.commit(message, exclude=self._not_committed)
         except GitError as error:
             event = CommitFailed(iteration=self.iteration, message=str(error))
         else:
@@ -302,7 +302,7 @@ class _Loop:
         return {
             "iteration": str(self.iteration),
             "max_iterations": str(self._config.max_iterations),
-            "specs": str(self._shop.project.root / self._config.specs_path),
+            "specs": str(self._context.project.root / self._config.specs_path),
             "check": check,
         }
 

@@ -10,6 +10,17 @@ from uuid import uuid4
 
 from cuggino.agents.agent import Agent, AgentOptions
 from cuggino.agents.prompts import Prompt, ask_again, go_on
+from cuggino.agents.retry import (
+    AskAgain,
+    GiveUp,
+    NoMarker,
+    NoPlan,
+    Retry,
+    Tally,
+    Unfinished,
+    WaitUntil,
+    decide,
+)
 from cuggino.config import Config, Limits
 from cuggino.errors import LlmSessionError, LoopError
 from cuggino.events import (
@@ -24,19 +35,8 @@ from cuggino.events import (
     ToolCall,
     UsageReport,
 )
-from cuggino.loop.again import (
-    AskAgain,
-    GiveUp,
-    NoMarker,
-    NoPlan,
-    Retry,
-    Tally,
-    Unfinished,
-    WaitUntil,
-    decide,
-)
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.loop.session import Session
-from cuggino.loop.vigil import Vigil
 from cuggino.project import Project
 from cuggino.roles import Role
 
@@ -50,7 +50,7 @@ LONGEST_NAP = 60.0
 """A wait for a time of day looks at the clock this often: a machine that slept must not oversleep."""
 
 
-class Hands(Protocol):
+class TurnContext(Protocol):
     """What a turn needs of the world."""
 
     @property
@@ -75,13 +75,15 @@ class LimitReached(Exception):
         self.value = value
 
 
-async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, send: Send) -> LlmTerminalMarkerEvent:
+async def take_turn(
+    context: TurnContext, session: Session, role: Role, prompt: Prompt, send: Send
+) -> LlmTerminalMarkerEvent:
     """Have an agent of this role do what the prompt says; returns its first terminal marker.
 
     Its markers are in the session's progress log before they are sent. Raises LoopError when it cannot be
     brought to an end, LimitReached when the cost is used up. After cancellation nothing of it is alive.
     """
-    limits = hands.config.limits
+    limits = context.config.limits
     iteration = session.state.course.iteration
     tally = Tally()
     conversation: str | None = None
@@ -92,19 +94,19 @@ async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, 
         conversation = conversation or str(uuid4())
         options = AgentOptions(
             role=role,
-            cwd=hands.project.root,
+            cwd=context.project.root,
             prompt=prompt.task if fresh else words,
             output=session.next_output(role),
             system_prompt=prompt.standing,
             skip_permissions=not role.read_only,
             session_id=conversation if fresh else None,
             resume_session_id=None if fresh else conversation,
-            model=hands.config.model,
+            model=context.config.model,
             writable=prompt.writable,
             budget_usd=budget,
         )
         run = _Run(session, limits, send)
-        ending = await run.watch(hands.agent(role), options)
+        ending = await run.watch(context.agent(role), options)
         if run.marker is not None:
             ending = _plan_missing(run.marker, session)
             if ending is None:
@@ -113,7 +115,7 @@ async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, 
         assert ending is not None
         if fresh and not run.spoke:
             conversation = None
-        match decide(ending, tally, limits, now=hands.now(), jitter=hands.random.random()):
+        match decide(ending, tally, limits, now=context.now(), jitter=context.random.random()):
             case GiveUp() as give_up:
                 raise LoopError(give_up.message, role, advice=give_up.advice, kind=give_up.kind)
             case AskAgain() as again:
@@ -124,11 +126,11 @@ async def take_turn(hands: Hands, session: Session, role: Role, prompt: Prompt, 
                 await send(
                     AgentRetry(iteration=iteration, attempt=tally.retries, reason=retry.reason, delay=retry.delay)
                 )
-                await hands.sleep(retry.delay)
+                await context.sleep(retry.delay)
             case WaitUntil() as wait:
                 tally, words = wait.tally, go_on(role)
                 await send(AgentWaiting(iteration=iteration, until=wait.until, reason=wait.reason))
-                await sleep_until(wait.until, hands)
+                await sleep_until(wait.until, context)
 
 
 class _Run:
@@ -138,18 +140,18 @@ class _Run:
         self.marker: LlmTerminalMarkerEvent | None = None
         self.spoke = False
         self._session = session
-        self._vigil = Vigil(limits, send)
+        self._activity = ActivityTimeout(limits, send)
         self._words = ""
 
     async def watch(self, agent: Agent, options: AgentOptions) -> Unfinished | None:
         """Run it. None: it said a terminal marker (however it ended then); else how it ended without one."""
-        self._vigil.begin()
+        self._activity.begin()
         try:
-            with self._vigil.scope:
+            with self._activity.scope:
                 result = await agent.spawn(options, self._see)
         except LlmSessionError as error:
             return error
-        return self._vigil.verdict() or NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
+        return self._activity.verdict() or NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
 
     async def _see(self, event: Event) -> None:
         if isinstance(event, LlmMarkerEvent):
@@ -158,7 +160,7 @@ class _Run:
                 if self.marker is not None:
                     return
                 self.marker = event
-                self._vigil.finish_within(AFTER_MARKER)
+                self._activity.finish_within(AFTER_MARKER)
             self._session.record(event)
         elif isinstance(event, ToolCall):
             self.spoke = True
@@ -167,7 +169,7 @@ class _Run:
             self._words = event.text.strip()[-WORDS_SHOWN:]
         elif isinstance(event, UsageReport) and event.cost_usd is not None:
             self._session.update(cost_usd=self._session.state.cost_usd + event.cost_usd)
-        await self._vigil.pass_on(event)
+        await self._activity.pass_on(event)
 
 
 def _plan_missing(marker: LlmTerminalMarkerEvent, session: Session) -> NoPlan | None:
@@ -186,7 +188,7 @@ def _budget(limits: Limits, session: Session) -> float | None:
     return left
 
 
-async def sleep_until(until: datetime, hands: Hands) -> None:
-    """Wait for a time of day. Raises what `hands.sleep` raises."""
-    while (left := until - hands.now()) > timedelta(0):
-        await hands.sleep(min(left.total_seconds(), LONGEST_NAP))
+async def sleep_until(until: datetime, context: TurnContext) -> None:
+    """Wait for a time of day. Raises what `context.sleep` raises."""
+    while (left := until - context.now()) > timedelta(0):
+        await context.sleep(min(left.total_seconds(), LONGEST_NAP))

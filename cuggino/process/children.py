@@ -136,13 +136,13 @@ class Children:
 
     Each child's environment has `CUGGINO_RUN_<marker>_<n>=1`, by which `cuggino.process.sweep` finds what
     escaped. A child whose scope is cancelled, or whose block is left, gets SIGINT and up to `grace` seconds
-    to exit; then, or at once when `hurry` is set, its whole tree is killed. What lingers gets SIGTERM and
+    to exit; then, or at once when `force_kill` is set, its whole tree is killed. What lingers gets SIGTERM and
     2 s. All this takes `grace` and 6 s at most, and 4 s more if somebody stopped the keeper itself.
     """
 
-    def __init__(self, *, marker: str, hurry: trio.Event | None = None, grace: float = 5.0) -> None:
+    def __init__(self, *, marker: str, force_kill: trio.Event | None = None, grace: float = 5.0) -> None:
         self._variable = variable(marker)
-        self._hurry = trio.Event() if hurry is None else hurry
+        self._hurry = trio.Event() if force_kill is None else force_kill
         self._grace = grace
 
     async def tend(self, command: Command, *, task_status: trio.TaskStatus[Child] = trio.TASK_STATUS_IGNORED) -> None:
@@ -183,7 +183,7 @@ class Children:
         """Run a command with the person's own terminal, to its end: see `run_in_terminal`. The one without a keeper."""
         mark = f"{self._variable}{next(_numbers)}"
         return await run_in_terminal(
-            argv, cwd=cwd, environment=environment, mark=mark, hurry=self._hurry, grace=self._grace
+            argv, cwd=cwd, environment=environment, mark=mark, force_kill=self._hurry, grace=self._grace
         )
 
     async def _launch(self, command: Command, files: ExitStack) -> Child:

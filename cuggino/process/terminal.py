@@ -30,12 +30,12 @@ _SLACK = 1.0
 
 
 async def run_in_terminal(
-    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], mark: str, hurry: trio.Event, grace: float
+    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], mark: str, force_kill: trio.Event, grace: float
 ) -> int:
     """Run a program with cuggino's own stdin, stdout and stderr, stdin being a terminal; returns its status.
 
     The status is negative for a signal. `mark` is a name for its environment. Cancelled, the program gets SIGTERM
-    and up to `grace` seconds to exit, none when `hurry` is set; then it is killed. When this returns or raises, no
+    and up to `grace` seconds to exit, none when `force_kill` is set; then it is killed. When this returns or raises, no
     process that carries the mark is alive, and the terminal has the modes and the foreground group that it had. Raises
     OSError when the program cannot be executed.
     """
@@ -51,17 +51,17 @@ async def run_in_terminal(
                         nursery.cancel_scope.cancel(reason="it has exited")
                 finally:
                     with trio.CancelScope(shield=True):
-                        await _end(process, hurry, grace)
+                        await _end(process, force_kill, grace)
     return status
 
 
-async def _end(process: trio.Process, hurry: trio.Event, grace: float) -> None:
+async def _end(process: trio.Process, force_kill: trio.Event, grace: float) -> None:
     """Ends it if it has not ended: politely, then not."""
     if process.returncode is None:
         process.terminate()
         process.send_signal(signal.SIGCONT)  # a stopped one could not obey
         with trio.move_on_after(grace):
-            await wait_any(process.wait, hurry.wait)
+            await wait_any(process.wait, force_kill.wait)
         process.kill()
         await process.wait()
 

@@ -22,8 +22,8 @@ import trio
 
 from cuggino.errors import GitError
 from cuggino.git.run import SAFE, git_environment, git_output, refusal, run_git
+from cuggino.sandbox.git import ask
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trusted import ask
 
 _TREE_SETTINGS = r"^core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode)$"
 """How files look in the tree: without these an untouched file would be changed to the agent's git."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from cuggino.agents.agent import Backend
 from cuggino.git.run import SAFE, run_git
 from cuggino.manifest import SandboxManifest
+from cuggino.sandbox.git import NOBODY, configuration
 from cuggino.sandbox.provision import EXCLUDE
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trusted import NOBODY, configuration
 
 _INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "TERM", "COLORTERM", "NO_COLOR"),

@@ -28,10 +28,10 @@ from cuggino.project import STATE_NAME, Project, uuid7
 from cuggino.sandbox import copies
 from cuggino.sandbox.clone import make_clone
 from cuggino.sandbox.discard import discard
-from cuggino.sandbox.records import Stage, forget, save
+from cuggino.sandbox.git import ask, filters_off
+from cuggino.sandbox.records import SandboxStage, forget, save
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.submodules import populate
-from cuggino.sandbox.trusted import ask, filters_off
 
 BEGIN_INDEX = "cuggino-index"
 """In a sandbox's git directory: the index as it was when the sandbox was made, with the times of its files."""
@@ -59,7 +59,7 @@ async def provision(
     sandbox = await planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
     sandbox = msgspec.structs.replace(sandbox, item=item)
     project.prepare()
-    save(project, sandbox, Stage.MAKING)
+    save(project, sandbox, SandboxStage.MAKING)
     try:
         await _add(sandbox)
         sandbox = await _fill(project, config, sandbox)
@@ -68,7 +68,7 @@ async def provision(
             await discard(sandbox, tip=sandbox.base)
             forget(project, sandbox)
         raise
-    save(project, sandbox, Stage.MADE)
+    save(project, sandbox, SandboxStage.MADE)
     return sandbox
 
 

@@ -21,7 +21,7 @@ RECORD_NAME = "sandbox.json"
 COPY_NAME = "cuggino-sandbox.json"
 
 
-class Stage(StrEnum):
+class SandboxStage(StrEnum):
     """How far a sandbox has come. Written before what its name says is begun, and never earlier than it could be."""
 
     MAKING = "making"
@@ -42,7 +42,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox and its stage."""
 
     sandbox: Sandbox
-    stage: Stage
+    stage: SandboxStage
     tip: str | None = None
     """While it is being removed: the commit at which its branch may go. At any other, and with None, it stays."""
 
@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.sandbox.folder.is_dir()
 
 
-def save(project: Project, sandbox: Sandbox, stage: Stage, *, tip: str | None = None) -> Record:
+def save(project: Project, sandbox: Sandbox, stage: SandboxStage, *, tip: str | None = None) -> Record:
     """Write the record, all or nothing. StorageError."""
     record = Record(sandbox=sandbox, stage=stage, tip=tip)
     data = msgspec.json.format(_encode(record), indent=2)

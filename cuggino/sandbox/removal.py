@@ -13,10 +13,10 @@ from cuggino.git.run import SAFE, git_output
 from cuggino.project import Project
 from cuggino.sandbox import copies
 from cuggino.sandbox.discard import discard
-from cuggino.sandbox.look import looking
-from cuggino.sandbox.records import Record, Stage, every, save
+from cuggino.sandbox.git import filters_off, resolve
+from cuggino.sandbox.inspect import inspecting
+from cuggino.sandbox.records import Record, SandboxStage, every, save
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trusted import filters_off, resolve
 
 _SHOWN = 10
 
@@ -29,12 +29,12 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
     removed, is removed as far as it is there.
     """
     record = next((record for record in every(project) if record.sandbox.id == sandbox.id), None)
-    if record is not None and record.stage is Stage.REMOVING:
+    if record is not None and record.stage is SandboxStage.REMOVING:
         record = await take_away(project, sandbox, tip=record.tip)
-        if record.stage is Stage.REMOVED:
+        if record.stage is SandboxStage.REMOVED:
             return
     tip = await _branch_tip(sandbox)
-    if not force and not (record is not None and record.stage is Stage.MAKING):
+    if not force and not (record is not None and record.stage is SandboxStage.MAKING):
         if changes := await uncommitted(sandbox):
             names = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if changes[_SHOWN:] else "")
             raise SandboxError(
@@ -53,10 +53,10 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
 async def take_away(project: Project, sandbox: Sandbox, *, tip: str | None) -> Record:
     """Remove the sandbox, whose work is in safety, with its branch if that is at `tip`; with None the branch stays, and
     the sandbox is home. What is to go is written down first; from there it can be done again."""
-    save(project, sandbox, Stage.REMOVING, tip=tip)
+    save(project, sandbox, SandboxStage.REMOVING, tip=tip)
     await discard(sandbox, tip=tip)
     stays = tip is None and await _branch_tip(sandbox) is not None
-    return save(project, sandbox, Stage.HOME if stays else Stage.REMOVED)
+    return save(project, sandbox, SandboxStage.HOME if stays else SandboxStage.REMOVED)
 
 
 async def uncommitted(sandbox: Sandbox) -> list[str]:
@@ -64,7 +64,7 @@ async def uncommitted(sandbox: Sandbox) -> list[str]:
     head = await _head(sandbox)
     if not sandbox.folder.is_dir() or head is None:
         return []
-    with looking(sandbox, await filters_off(sandbox)) as look:
+    with inspecting(sandbox, await filters_off(sandbox)) as look:
         found = await look.differences(head)
         submodules = await look.dirty_submodules()
     paths = (*found.deleted, *found.changed, *found.new, *found.nested, *submodules)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuggino.manifest import Permits
-from cuggino.sandbox.look import looking
+from cuggino.sandbox.git import filters_off, resolve
+from cuggino.sandbox.inspect import inspecting
 from cuggino.sandbox.removal import uncommitted
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import settle
-from cuggino.sandbox.trusted import filters_off, resolve
 
 
 class SandboxRepository:
@@ -41,7 +41,7 @@ class SandboxRepository:
     async def tree_fingerprint(self, exclude: Sequence[Path]) -> str:  # noqa: ARG002
         """Of what differs from the commit that the sandbox began at: names, modes, sizes, times."""
         sandbox, digest = self._sandbox, hashlib.sha256()
-        with looking(sandbox, await filters_off(sandbox)) as look:
+        with inspecting(sandbox, await filters_off(sandbox)) as look:
             found = await look.differences(sandbox.base)
         for path in sorted({*found.changed, *found.new, *found.deleted, *found.nested}):
             told = "gone"

@@ -21,10 +21,10 @@ from cuggino.manifest import Permits
 from cuggino.project import STATE_NAME
 from cuggino.sandbox import copies
 from cuggino.sandbox.clone import fetch_back
-from cuggino.sandbox.look import Look, knows, looking
+from cuggino.sandbox.git import NOBODY, SETTLED, ask, filters_off, is_ancestor, resolve, settled
+from cuggino.sandbox.inspect import Inspection, inspecting, knows
 from cuggino.sandbox.provision import BEGIN_INDEX
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trusted import NOBODY, SETTLED, ask, filters_off, is_ancestor, resolve, settled
 
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD")
 _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
@@ -48,7 +48,7 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
     start = await resolve(sandbox, SETTLED) or sandbox.base
     agents = await fetch_back(sandbox) if sandbox.cloned else await resolve(sandbox, "HEAD")
     tip = agents if agents is not None and await is_ancestor(sandbox, start, agents) else start
-    with looking(sandbox, await filters_off(sandbox)) as look:
+    with inspecting(sandbox, await filters_off(sandbox)) as look:
         refused = refusal(sandbox, permits)
         left_out = await _take(look, agents or tip, refused)
         left_out |= {copies.printable(path) for path in await _restore(look, start, refused)}
@@ -76,7 +76,7 @@ def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
     return refused
 
 
-async def _take(look: Look, tip: str, refused: Callable[[str], bool]) -> set[str]:
+async def _take(look: Inspection, tip: str, refused: Callable[[str], bool]) -> set[str]:
     """The tree into the index, but for what is refused, which is returned."""
     found = await look.differences(tip)
     changed = [*found.changed, *found.new]
@@ -96,7 +96,7 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
-async def _restore(look: Look, start: str, refused: Callable[[str], bool]) -> list[str]:
+async def _restore(look: Inspection, start: str, refused: Callable[[str], bool]) -> list[str]:
     """What an agent has committed though it must not come home is as it was at the start again, in the index. Returned,
     unless it is lent."""
     index = (await look.ask("diff-index", "--cached", "-z", "--no-renames", start)).split(b"\0")[:-1]

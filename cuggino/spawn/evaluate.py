@@ -17,19 +17,19 @@ from msgspec import Meta
 
 from cuggino import strict_json
 from cuggino.agents.agent import Agent, AgentOptions
+from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt, fill
-from cuggino.agents.remains import discard
 from cuggino.config import Config
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
 from cuggino.manifest import DEFAULT_TOOLS, Permits, SandboxManifest
 from cuggino.project import write_whole
 from cuggino.roles import Role
+from cuggino.sandbox.default_manifest import READING_COMMANDS, configured, default_manifest
 from cuggino.sandbox.environment import built
+from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.forgetting import forget
-from cuggino.spawn.ordinary import READING_COMMANDS, configured, default_manifest
 from cuggino.spawn.task import Place, Task
-from cuggino.spawn.yard import Yard
 
 Source: TypeAlias = Literal["file", "evaluation", "default"]
 
@@ -99,18 +99,18 @@ def parse_answer(text: str, *, aisp: bool = False) -> Answer | str:
     return Answer(decoded.manifest, decoded.prompt)
 
 
-async def evaluate(yard: Yard, task: Task, place: Place, send: Send) -> tuple[SandboxManifest, Source, str]:
+async def evaluate(context: SpawnContext, task: Task, place: Place, send: Send) -> tuple[SandboxManifest, Source, str]:
     """Ask an agent what the task needs: once more if its answer is no manifest, and then the default is taken.
 
     Also returned: where the manifest is from, and what the worker is to be told, which is the person's own words but
     for AISP. Raises LlmSessionError if there is no such agent here, or no login.
     """
-    config, root = yard.config, yard.project.root
+    config, root = context.config, context.project.root
     write_whole(place.request, task.prompt.encode(errors="replace"))
     answer: Answer | str = f"it took longer than {LONGEST:.0f} s"
     with trio.move_on_after(LONGEST):
         try:
-            answer = await _ask(yard, task, place, send)
+            answer = await _ask(context, task, place, send)
         except LlmSessionError as error:
             if error.kind is LlmSessionErrorKind.SETUP:
                 raise
@@ -124,26 +124,26 @@ async def evaluate(yard: Yard, task: Task, place: Place, send: Send) -> tuple[Sa
     return manifest, "evaluation", answer.prompt or task.prompt
 
 
-async def _ask(yard: Yard, task: Task, place: Place, send: Send) -> Answer | str:
-    words = _prompt(yard.config, place.request, aisp=task.aisp)
-    bounds = yard.bounds
-    looking = SandboxManifest(
+async def _ask(context: SpawnContext, task: Task, place: Place, send: Send) -> Answer | str:
+    words = _prompt(context.config, place.request, aisp=task.aisp)
+    bounds = context.bounds
+    inspecting = SandboxManifest(
         writable_paths=(), allowed_tools=("Read", "Glob", "Grep", "Bash"), allowed_commands=READING_COMMANDS
     )
     conversation = str(uuid4())
     options = AgentOptions(
         role=Role.EVALUATOR,
-        cwd=yard.project.root,
+        cwd=context.project.root,
         prompt=words.task,
         output=place.output("evaluator"),
         system_prompt=words.standing,
         session_id=conversation,
         model=task.model,
-        environment=built(yard.backend, looking, {}, yard.environment),
-        permits=Permits(manifest=looking, bounds=bounds),
+        environment=built(context.backend, inspecting, {}, context.environment),
+        permits=Permits(manifest=inspecting, bounds=bounds),
     )
     try:
-        said, conversation = await _said(yard.agent, options, send)
+        said, conversation = await _said(context.agent, options, send)
         answer = parse_answer(said, aisp=task.aisp)
         if not isinstance(answer, str):
             return answer
@@ -155,12 +155,12 @@ async def _ask(yard: Yard, task: Task, place: Place, send: Send) -> Answer | str
             session_id=None,
             resume_session_id=conversation,
         )
-        said, conversation = await _said(yard.agent, again, send)
+        said, conversation = await _said(context.agent, again, send)
         return parse_answer(said, aisp=task.aisp)
     finally:
         for output in (place.output("evaluator"), place.output("evaluator.again")):
-            discard(output)
-        forget(yard.backend, options.environment or {}, options.cwd, yard.agent.own_name(conversation))
+            delete_output(output)
+        forget(context.backend, options.environment or {}, options.cwd, context.agent.own_name(conversation))
 
 
 async def _said(agent: Agent, options: AgentOptions, send: Send) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from cuggino.lock import read_owner
 from cuggino.output.text import shorten, visible
 from cuggino.project import Project
 from cuggino.sandbox import records
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove
 from cuggino.spawn import task as tasks
 from cuggino.spawn.task import Place, Record
@@ -51,12 +51,12 @@ _UNFINISHED: dict[SpawnStatus, str] = {
     "interrupted": "was interrupted: retry goes on",
 }
 _STAGES = {
-    Stage.MAKING: "was not made whole: clean removes it",
-    Stage.MADE: "is being worked in, or was interrupted",
-    Stage.WORKED: "its work is on its branch, and not home yet",
-    Stage.HOME: "done",
-    Stage.REMOVING: "is being removed",
-    Stage.REMOVED: "done, removed",
+    SandboxStage.MAKING: "was not made whole: clean removes it",
+    SandboxStage.MADE: "is being worked in, or was interrupted",
+    SandboxStage.WORKED: "its work is on its branch, and not home yet",
+    SandboxStage.HOME: "done",
+    SandboxStage.REMOVING: "is being removed",
+    SandboxStage.REMOVED: "done, removed",
 }
 
 
@@ -74,7 +74,7 @@ def _entry(project: Project, id: str, record: Record | None, sandbox: records.Re
         id=id,
         state=state(record, sandbox, running=is_running(project, id, sandbox)),
         title=title,
-        branch=sandbox.sandbox.branch if sandbox is not None and sandbox.stage is not Stage.REMOVED else None,
+        branch=sandbox.sandbox.branch if sandbox is not None and sandbox.stage is not SandboxStage.REMOVED else None,
         folder=str(sandbox.sandbox.folder) if sandbox is not None and there else None,
     )
 
@@ -94,7 +94,7 @@ def is_running(project: Project, id: str, sandbox: records.Record | None) -> boo
     place = Place(project, id)
     if place.record.exists():
         return _lives(project, place.lock)
-    if sandbox is None or sandbox.stage not in (Stage.MAKING, Stage.MADE, Stage.WORKED):
+    if sandbox is None or sandbox.stage not in (SandboxStage.MAKING, SandboxStage.MADE, SandboxStage.WORKED):
         return False
     if sandbox.sandbox.item is not None:
         return _lives(project, project.lock_file, "cuggino watch")
@@ -128,7 +128,7 @@ async def clean(project: Project, id: str | None, *, force: bool) -> tuple[list[
     code = 0
     for record in (*records.every(project), *await records.unrecorded(project)):
         sandbox = record.sandbox
-        if record.stage is Stage.REMOVED or (id is not None and sandbox.id != id):
+        if record.stage is SandboxStage.REMOVED or (id is not None and sandbox.id != id):
             continue
         try:
             if is_running(project, sandbox.id, record):

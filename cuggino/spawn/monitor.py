@@ -15,10 +15,10 @@ import msgspec
 import trio
 
 from cuggino import events
+from cuggino.agents.retry import Silent
 from cuggino.config import Limits
 from cuggino.events import Event, ProgressState, ProgressUpdate, Send
-from cuggino.loop.again import Silent
-from cuggino.loop.vigil import Vigil
+from cuggino.agents.activity_timeout import ActivityTimeout
 
 UPDATES = 5.0
 """Seconds between two ProgressUpdate at the least."""
@@ -77,7 +77,7 @@ class Monitor:
         self.state = ProgressState(start_time=started, last_activity=started)
         self._updated = trio.current_time()
         self._last: deque[str] = deque(maxlen=LAST_LINES)
-        self.vigil = self._begin()
+        self.activity = self._begin()
 
     @property
     def last_lines(self) -> tuple[str, ...]:
@@ -85,13 +85,13 @@ class Monitor:
 
     def begin(self) -> trio.CancelScope:
         """Another attempt: a scope for it, which ends when the agent is silent too long or the time is used up."""
-        self.vigil = self._begin()
-        return self.vigil.scope
+        self.activity = self._begin()
+        return self.activity.scope
 
     @property
     def timeout(self) -> events.SpawnStatus:
         """Which of the two timeouts ended the last attempt, or the pause after it."""
-        return "idle-timeout" if isinstance(self.vigil.verdict(), Silent) else "total-timeout"
+        return "idle-timeout" if isinstance(self.activity.verdict(), Silent) else "total-timeout"
 
     def pause(self) -> trio.CancelScope:
         """A scope for a wait between two attempts: it ends when the time is used up."""
@@ -107,10 +107,10 @@ class Monitor:
                 self._last.append(f"▶ {event.name}")
             case events.ToolResult():
                 self._last += event.output.splitlines()[-LAST_LINES:]
-        if self.vigil.scope.cancel_called:  # its last words, while it is being stopped: they move no deadline
+        if self.activity.scope.cancel_called:  # its last words, while it is being stopped: they move no deadline
             await self._send(event)
         else:
-            await self.vigil.pass_on(event)
+            await self.activity.pass_on(event)
         if trio.current_time() >= self._updated + UPDATES:
             self._updated = trio.current_time()
             await self._send(ProgressUpdate(state=self.state))
@@ -120,8 +120,8 @@ class Monitor:
         self.state = advance(self.state, event, self.state.last_activity)
         await self._send(event)
 
-    def _begin(self) -> Vigil:
+    def _begin(self) -> ActivityTimeout:
         left = max(self._ends - trio.current_time(), 0.001)
-        vigil = Vigil(Limits(idle_timeout=self._idle, agent_timeout=left), self._send)
-        vigil.begin()
-        return vigil
+        activity = ActivityTimeout(Limits(idle_timeout=self._idle, agent_timeout=left), self._send)
+        activity.begin()
+        return activity

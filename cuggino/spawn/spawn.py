@@ -41,17 +41,17 @@ from cuggino.sandbox import records
 from cuggino.sandbox.discard import discard
 from cuggino.sandbox.environment import built, git_variables
 from cuggino.sandbox.provision import dirty, planned, provision
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import take_away
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
+from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.evaluate import Source, evaluate
 from cuggino.spawn.forgetting import forget
-from cuggino.spawn.homecoming import come_home, redacted, settle_only
+from cuggino.spawn.integration import integrate_spawn, redacted, settle_only
 from cuggino.spawn.report import Report, render_report
 from cuggino.spawn.task import Place, Record
 from cuggino.spawn.work import Keep, Worked, work
-from cuggino.spawn.yard import Yard
 
 LAST_WORDS = 20.0
 """Seconds in which the work of a spawn that was interrupted is committed and reported."""
@@ -69,27 +69,27 @@ _EXIT_CODES: Mapping[SpawnStatus, int] = {
 class Spawn:
     """One spawn. `report` is what there is to tell of it, complete when `run` has ended."""
 
-    def __init__(self, yard: Yard, record: Record, send: Send, stopped: Callable[[], int]) -> None:
+    def __init__(self, context: SpawnContext, record: Record, send: Send, stopped: Callable[[], int]) -> None:
         """`stopped` gives the exit code of a command that was interrupted."""
         self.report = Report(
             id=record.id,
             title=record.task.title,
             status="failed",
             seconds=0,
-            place=f"{Place(yard.project, record.id).folder.relative_to(yard.project.root)}/",
+            place=f"{Place(context.project, record.id).folder.relative_to(context.project.root)}/",
         )
-        self._yard = yard
+        self._context = context
         self._record = record
-        self._place = Place(yard.project, record.id)
+        self._place = Place(context.project, record.id)
         self._send_on = send
         self._stopped = stopped
         self._redaction = Redaction(())
         self._secrets: dict[str, None] = {}
         """All values that must not be told: an agent may come upon one that was not lent to it."""
-        self._keep_secret(_all_there_are(yard))
+        self._keep_secret(_all_there_are(context))
         self._git: Mapping[str, str] = {}
         self._usage: list[UsageReport] = []
-        self._began = yard.now()
+        self._began = context.now()
 
     async def run(self, given: SandboxManifest | None = None) -> int:
         """All phases that are still to be done; returns the exit code. SpawnCompleted is the last event, always.
@@ -144,14 +144,16 @@ class Spawn:
             recovery=worked.recovery,
             last_lines=worked.last_lines,
         )
-        arrived = await self._come_home(sandbox, integrate=worked.status == "success")
+        arrived = await self._integrate(sandbox, integrate=worked.status == "success")
         return worked if arrived else msgspec.structs.replace(worked, status="failed")
 
     async def _look_ahead(self) -> None:
         """Before an agent is asked anything: SandboxError where there could be no sandbox for the task."""
-        if not any(record.sandbox.id == self._record.id for record in records.every(self._yard.project)):
-            config, base = self._yard.config, self._record.task.base
-            await planned(self._yard.project, config, base, detached=False, title="", id=self._record.id, target=None)
+        if not any(record.sandbox.id == self._record.id for record in records.every(self._context.project)):
+            config, base = self._context.config, self._record.task.base
+            await planned(
+                self._context.project, config, base, detached=False, title="", id=self._record.id, target=None
+            )
 
     async def _evaluate(self, given: SandboxManifest | None) -> SandboxManifest:
         if self._record.manifest is not None:
@@ -165,35 +167,37 @@ class Spawn:
 
     async def _asked(self) -> tuple[SandboxManifest, Source, str]:
         """What an agent says that may only look; the tree is compared before and after."""
-        project = self._yard.project
+        project = self._context.project
         git = Git(project.root, None, project.wip)
         before = await git.tree_fingerprint([project.state_dir])
-        found = await evaluate(self._yard, self._record.task, self._place, self.send)
+        found = await evaluate(self._context, self._record.task, self._place, self.send)
         if await git.tree_fingerprint([project.state_dir]) != before:
             await self._say("The working tree changed while the evaluation ran, which may not change it.")
         return found
 
     async def _provision(self) -> Sandbox:
         """The sandbox that is there, or a new one."""
-        task, project = self._record.task, self._yard.project
+        task, project = self._record.task, self._context.project
         for record in records.every(project):
             if record.sandbox.id != self._record.id:
                 continue
-            if record.stage is Stage.MAKING:  # the making broke off: nobody has worked in it
+            if record.stage is SandboxStage.MAKING:  # the making broke off: nobody has worked in it
                 await discard(record.sandbox, tip=record.sandbox.base)
                 continue
-            if record.stage is Stage.REMOVING:
+            if record.stage is SandboxStage.REMOVING:
                 record = await take_away(project, record.sandbox, tip=record.tip)
             if not record.exists:
                 raise SandboxError(
                     f"The sandbox is not there any more: {record.sandbox.folder}.",
-                    advice=f"Its work is on the branch {record.sandbox.branch}." if record.stage is Stage.HOME else "",
+                    advice=f"Its work is on the branch {record.sandbox.branch}."
+                    if record.stage is SandboxStage.HOME
+                    else "",
                 )
             return record.sandbox
-        if left_behind := await dirty(project, self._yard.config.specs_path):
+        if left_behind := await dirty(project, self._context.config.specs_path):
             shown = ", ".join(left_behind[:5]) + (f" and {len(left_behind) - 5} more" if left_behind[5:] else "")
             await self._say(f"The sandbox begins at a commit; changes that are not committed are not in it: {shown}.")
-        sandbox = await provision(project, self._yard.config, base=task.base, title=task.title, id=self._record.id)
+        sandbox = await provision(project, self._context.config, base=task.base, title=task.title, id=self._record.id)
         await self.send(
             SandboxCreated(id=sandbox.id, path=str(sandbox.folder), branch=sandbox.branch, base=sandbox.base)
         )
@@ -203,14 +207,14 @@ class Spawn:
         """What was done to its end in an earlier run of this spawn is not done again."""
         if self._record.status == "success":
             return Worked(status="success", summary=self._record.summary)
-        if lacks := self._yard.backend.lacks:
+        if lacks := self._context.backend.lacks:
             await self._say(lacks)
         environment = self._environment(manifest)
         async with trio.open_nursery() as left_running:
             await self._set_up(sandbox, environment, left_running)
             try:
                 worked = await work(
-                    self._yard,
+                    self._context,
                     self._record.task,
                     sandbox,
                     manifest,
@@ -235,15 +239,15 @@ class Spawn:
         self._update(status=status, summary=self._redaction.text(summary))
         await self.send(LLMCompleted(status=status))
 
-    async def _come_home(self, sandbox: Sandbox, *, integrate: bool) -> bool:
+    async def _integrate(self, sandbox: Sandbox, *, integrate: bool) -> bool:
         """The work is settled on its branch, and taken home if it is to be. False: it could not be."""
         if not integrate:
-            home = await settle_only(self._yard, self._record, sandbox, self._permits(), self._redaction)
+            home = await settle_only(self._context, self._record, sandbox, self._permits(), self._redaction)
         else:
             environment = self._environment(self._manifest)
             secrets = tuple(self._secrets)
-            home = await come_home(
-                self._yard, self._record, sandbox, self._permits(), environment, secrets, self._place, self.send
+            home = await integrate_spawn(
+                self._context, self._record, sandbox, self._permits(), environment, secrets, self._place, self.send
             )
         self._tell(
             pull_request=home.pull_request,
@@ -266,28 +270,28 @@ class Spawn:
     def _forget(self, sandbox: Sandbox) -> None:
         """The conversation that nobody will go on with, as far as the agent keeps it in files of its own."""
         if (conversation := self._record.conversation) is not None:
-            environment = built(self._yard.backend, self._manifest, {}, self._yard.environment)
-            forget(self._yard.backend, environment, sandbox.root, conversation)
+            environment = built(self._context.backend, self._manifest, {}, self._context.environment)
+            forget(self._context.backend, environment, sandbox.root, conversation)
 
     def _environment(self, manifest: SandboxManifest) -> Mapping[str, str]:
         """Built, not inherited."""
-        spawn, root = self._yard.config.spawn, self._yard.project.root
-        values = resolve(manifest.secrets, spawn.secrets, self._yard.environment, root)
+        spawn, root = self._context.config.spawn, self._context.project.root
+        values = resolve(manifest.secrets, spawn.secrets, self._context.environment, root)
         self._keep_secret(values.values())
-        return built(self._yard.backend, manifest, values, self._yard.environment, self._git)
+        return built(self._context.backend, manifest, values, self._context.environment, self._git)
 
     async def _set_up(self, sandbox: Sandbox, environment: Mapping[str, str], left_running: trio.Nursery) -> None:
-        if (command := self._yard.config.setup_command) is None or self._record.conversation is not None:
+        if (command := self._context.config.setup_command) is None or self._record.conversation is not None:
             return
-        commands = self._yard.commands(sandbox, environment)
-        timeout = self._yard.config.limits.command_timeout
+        commands = self._context.commands(sandbox, environment)
+        timeout = self._context.config.limits.command_timeout
         with redacted(self._place.output("setup"), self._place.setup, self._redaction) as output:
             result = await commands.set_up(command, output, timeout=timeout, nursery=left_running)
         if result.exit_code != 0:
             await self._say(f"The setup command exited with {result.exit_code}; its output: {self._place.setup}")
 
     def _prompt(self, sandbox: Sandbox) -> Prompt:
-        config = self._yard.config
+        config = self._context.config
         check = config.check_command or "(none is configured)"
         specs = str(sandbox.root / config.specs_path)
         return fill(Role.WORKER, {"task": self._record.prompt, "specs": specs, "check": check})
@@ -298,14 +302,16 @@ class Spawn:
         return self._record.manifest
 
     def _permits(self) -> Permits:
-        return Permits(manifest=self._manifest, bounds=self._yard.bounds)
+        return Permits(manifest=self._manifest, bounds=self._context.bounds)
 
     async def _keep_work(self) -> None:
         """Interrupted: what there is goes onto the branch."""
-        for record in records.every(self._yard.project):
+        for record in records.every(self._context.project):
             if record.sandbox.id == self._record.id and record.exists and self._record.manifest is not None:
                 try:
-                    home = await settle_only(self._yard, self._record, record.sandbox, self._permits(), self._redaction)
+                    home = await settle_only(
+                        self._context, self._record, record.sandbox, self._permits(), self._redaction
+                    )
                 except CugginoError as error:
                     self._tell(problem=str(error), branch=record.sandbox.branch)
                 else:
@@ -315,7 +321,7 @@ class Spawn:
         again = "" if status == "success" else f"To go on with it: cuggino spawn retry {self._record.id}"
         self._tell(
             status=status,
-            seconds=(self._yard.now() - self._began).total_seconds(),
+            seconds=(self._context.now() - self._began).total_seconds(),
             cost=spent(self._usage),
             problem="\n".join(filter(None, (self.report.problem, again))),
         )
@@ -354,10 +360,10 @@ class Spawn:
             write_whole(self._place.manifest, msgspec.json.format(msgspec.json.encode(self._record.manifest)))
 
 
-def _all_there_are(yard: Yard) -> list[str]:
+def _all_there_are(context: SpawnContext) -> list[str]:
     """The values of all secrets that are configured, as far as they are there."""
     found: dict[str, str] = {}
-    for reference in yard.config.spawn.secrets:
+    for reference in context.config.spawn.secrets:
         with suppress(SandboxError):
-            found |= resolve([reference], [reference], yard.environment, yard.project.root)
+            found |= resolve([reference], [reference], context.environment, context.project.root)
     return list(found.values())

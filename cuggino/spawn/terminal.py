@@ -8,7 +8,7 @@ import sys
 import trio
 
 from cuggino.output.text import visible
-from cuggino.spawn.yard import Permission
+from cuggino.spawn.context import Permission
 
 _ANSWERS: dict[str, Permission] = {
     "a": "allow",

@@ -10,8 +10,10 @@ import msgspec
 
 from cuggino import events
 from cuggino.agents.agent import AgentOptions, AgentResult, Denial
+from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
-from cuggino.agents.remains import discard
+from cuggino.agents.retry import Retry, Tally, WaitUntil
+from cuggino.agents.retry import decide as decide_again
 from cuggino.errors import LlmSessionError
 from cuggino.events import (
     AgentMessage,
@@ -23,16 +25,14 @@ from cuggino.events import (
     SystemMessage,
     ToolCall,
 )
-from cuggino.loop.again import Retry, Tally, WaitUntil
-from cuggino.loop.again import decide as decide_again
 from cuggino.manifest import TIME_FACTOR, Permits, SandboxManifest
 from cuggino.roles import Role
 from cuggino.sandbox.environment import launcher
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.spawn import recover
+from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.monitor import Monitor
 from cuggino.spawn.task import Task
-from cuggino.spawn.yard import Yard
 
 GO_ON = (
     "What was denied to you before is allowed now, as far as it can be; what is denied again stays denied. "
@@ -60,7 +60,7 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 async def work(
-    yard: Yard,
+    context: SpawnContext,
     task: Task,
     sandbox: Sandbox,
     manifest: SandboxManifest,
@@ -78,14 +78,14 @@ async def work(
     is left in a file.
     """
     return await _Work(
-        yard, task, sandbox, manifest, prompt, environment, output, keep, send, conversation=conversation
+        context, task, sandbox, manifest, prompt, environment, output, keep, send, conversation=conversation
     ).run()
 
 
 class _Work:
     def __init__(
         self,
-        yard: Yard,
+        context: SpawnContext,
         task: Task,
         sandbox: Sandbox,
         manifest: SandboxManifest,
@@ -97,7 +97,7 @@ class _Work:
         *,
         conversation: str | None,
     ) -> None:
-        self._yard = yard
+        self._context = context
         self._task = task
         self._sandbox = sandbox
         self._manifest = manifest
@@ -111,7 +111,7 @@ class _Work:
         self._message = ""
         self._recovery: list[str] = []
         total = task.total_timeout * TIME_FACTOR[manifest.complexity]
-        self._monitor = Monitor(idle=task.idle_timeout, total=total, now=yard.now, send=send)
+        self._monitor = Monitor(idle=task.idle_timeout, total=total, now=context.now, send=send)
         self._attempt = 0
 
     async def run(self) -> Worked:
@@ -149,26 +149,26 @@ class _Work:
         tally = Tally()
         while True:
             self._attempt += 1
-            await self._send(LLMStarted(agent=self._yard.agent.name, attempt=self._attempt))
+            await self._send(LLMStarted(agent=self._context.agent.name, attempt=self._attempt))
             try:
                 with self._monitor.begin():
                     return await self._spawn()
                 return None
             except LlmSessionError as error:
                 why = error.message
-                limits, jitter = self._yard.config.limits, self._yard.random.random()
-                match decide_again(error, tally, limits, now=self._yard.now(), jitter=jitter):
+                limits, jitter = self._context.config.limits, self._context.random.random()
+                match decide_again(error, tally, limits, now=self._context.now(), jitter=jitter):
                     case Retry() as retry:
                         pause, tally = retry.delay, retry.tally
                     case WaitUntil() as wait:
-                        pause = (wait.until - self._yard.now()).total_seconds()
+                        pause = (wait.until - self._context.now()).total_seconds()
                     case _:
                         raise
             await self._send(SystemMessage(text=f"{why} Again in {pause:.0f} s."))
             if self._conversation is not None:
                 self._words = RESUMED
             with self._monitor.pause() as scope:
-                await self._yard.sleep(pause)
+                await self._context.sleep(pause)
             if scope.cancelled_caught:
                 return None
 
@@ -186,8 +186,8 @@ class _Work:
             resume_session_id=None if fresh else name,
             model=self._task.model,
             environment=self._environment(self._manifest),
-            permits=Permits(manifest=self._manifest, bounds=self._yard.bounds),
-            launcher=launcher(self._yard.config.spawn.launcher, self._sandbox),
+            permits=Permits(manifest=self._manifest, bounds=self._context.bounds),
+            launcher=launcher(self._context.config.spawn.launcher, self._sandbox),
         )
         spoke = False
 
@@ -201,12 +201,12 @@ class _Work:
             await self._monitor.see(event)
 
         try:
-            result = await self._yard.agent.spawn(options, see)
+            result = await self._context.agent.spawn(options, see)
         finally:
             if spoke:  # however it ended, another process may go on with it
-                self._converse(self._yard.agent.own_name(name))
-            discard(output)
-        self._converse(result.session_id or self._yard.agent.own_name(name))
+                self._converse(self._context.agent.own_name(name))
+            delete_output(output)
+        self._converse(result.session_id or self._context.agent.own_name(name))
         return result
 
     def _converse(self, name: str) -> None:
@@ -218,8 +218,8 @@ class _Work:
 
     async def _decide(self, denials: Sequence[Denial], rounds: int) -> recover.Retry | recover.Refuse | None:
         """None: the person lets all denials stand."""
-        secrets = self._yard.config.spawn.secrets
-        folder, bounds = self._sandbox.root, self._yard.bounds
+        secrets = self._context.config.spawn.secrets
+        folder, bounds = self._sandbox.root, self._context.bounds
         for denial in denials:
             fix = recover.compute_fix(denial, self._manifest, bounds, folder, secrets)
             words = fix.words if isinstance(fix, recover.Fix) else None
@@ -237,10 +237,10 @@ class _Work:
         return await self._ask(decision) if isinstance(decision, recover.Ask) else decision
 
     async def _ask(self, asked: recover.Ask) -> recover.Retry | recover.Refuse | None:
-        assert self._yard.ask is not None
+        assert self._context.ask is not None
         allowed: list[recover.Fix] = []
         for number, (denial, fix) in enumerate(asked.fixes):
-            match await self._yard.ask(f"{said(denial)}: {fix.words}?"):
+            match await self._context.ask(f"{said(denial)}: {fix.words}?"):
                 case "allow":
                     allowed.append(fix)
                 case "allow all":

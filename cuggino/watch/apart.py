@@ -32,9 +32,12 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
+from cuggino.integrate.checkout import undo
+from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.repair import Repairer
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.course import Outcome
-from cuggino.loop.loop import Workshop
+from cuggino.loop.loop import LoopContext
 from cuggino.loop.session import stored
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
@@ -42,18 +45,15 @@ from cuggino.project import Project, write_whole
 from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.environment import built, git_variables, launcher
-from cuggino.sandbox.home import Home, Journey, bring_home
 from cuggino.sandbox.leaks import Leak, leaks
-from cuggino.sandbox.placing import undo
 from cuggino.sandbox.provision import provision
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove, take_away
 from cuggino.sandbox.repository import SandboxRepository
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.sandbox.settle import settle
-from cuggino.spawn.homecoming import put_away, redacted
-from cuggino.spawn.repair import Repairer
+from cuggino.spawn.integration import put_away, redacted
 from cuggino.watch.item import Result, block, failed, run_through, session_for
 from cuggino.watch.ledger import Ledger
 
@@ -69,11 +69,11 @@ async def sweep(project: Project) -> None:
         if sandbox.item is None:
             continue
         with suppress(SandboxError, GitError):
-            if record.stage is Stage.REMOVING:
+            if record.stage is SandboxStage.REMOVING:
                 await take_away(project, sandbox, tip=record.tip)
                 continue
-            over = record.stage is Stage.WORKED and not os.path.lexists(project.backlog / sandbox.item)
-            if over or record.stage is Stage.MAKING:
+            over = record.stage is SandboxStage.WORKED and not os.path.lexists(project.backlog / sandbox.item)
+            if over or record.stage is SandboxStage.MAKING:
                 await remove(project, sandbox, force=False)
 
 
@@ -97,7 +97,7 @@ class Apart:
         self._redaction = Redaction(self._values.values())
 
     async def process(
-        self, workshop: Workshop, ledger: Ledger, name: str, sender: Callable[[str | None], Send]
+        self, context: LoopContext, ledger: Ledger, name: str, sender: Callable[[str | None], Send]
     ) -> Result:
         """Have the loop work on the item, and bring its work home. Promises what `item.process` does."""
 
@@ -113,22 +113,22 @@ class Apart:
         if isinstance(item, Unusable):
             return await block(ledger, item, item.reason, send)
         try:
-            return await self._through(workshop, ledger, item, without_secrets)
+            return await self._through(context, ledger, item, without_secrets)
         except LoopError as error:
             if error.kind is LlmSessionErrorKind.SETUP:
                 return Result.CANNOT_WORK
-            return await failed(workshop, ledger, item, error, send)
+            return await failed(context, ledger, item, error, send)
         except CugginoError as error:
-            return await failed(workshop, ledger, item, LoopError(str(error), "sandbox"), send)
+            return await failed(context, ledger, item, LoopError(str(error), "sandbox"), send)
 
     async def _through(
-        self, workshop: Workshop, ledger: Ledger, item: Item, sender: Callable[[str | None], Send]
+        self, context: LoopContext, ledger: Ledger, item: Item, sender: Callable[[str | None], Send]
     ) -> Result:
         send = sender(None)
         record = self._known(item.name) or await self._made(item.name, send)
         sandbox = record.sandbox
-        if record.stage is not Stage.WORKED:
-            place = await self._workshop(workshop, sandbox)
+        if record.stage is not SandboxStage.WORKED:
+            place = await self._context(context, sandbox)
             last = await self._loop(place, item, sender)
             if isinstance(last, LoopSpecIssue):
                 issue = place.project.spec_issues / last.filename
@@ -143,15 +143,19 @@ class Apart:
                 kept = f"; its work is on the branch {sandbox.branch}" if settled.tip is not None else ""
                 self._end_sessions(place.project)
                 return await block(ledger, item, f"its loop ended without approval ({what}){kept}", send)
-            records.save(self._project, sandbox, Stage.WORKED)
-        return await self._home(workshop, ledger, sandbox, item, send)
+            records.save(self._project, sandbox, SandboxStage.WORKED)
+        return await self._home(context, ledger, sandbox, item, send)
 
     # ---- the sandbox
 
     def _known(self, name: str) -> records.Record | None:
         """The sandbox in which this item was worked on, if that has not ended."""
         for record in records.every(self._project):
-            if record.sandbox.item == name and record.stage in (Stage.MADE, Stage.WORKED) and record.exists:
+            if (
+                record.sandbox.item == name
+                and record.stage in (SandboxStage.MADE, SandboxStage.WORKED)
+                and record.exists
+            ):
                 return record
         return None
 
@@ -159,9 +163,9 @@ class Apart:
         sandbox = await provision(self._project, self._config, title=name, item=name)
         branch, base = sandbox.branch, sandbox.base
         await send(SandboxCreated(id=sandbox.id, path=str(sandbox.folder), branch=branch, base=base))
-        return records.Record(sandbox=sandbox, stage=Stage.MADE)
+        return records.Record(sandbox=sandbox, stage=SandboxStage.MADE)
 
-    async def _workshop(self, workshop: Workshop, sandbox: Sandbox) -> Workshop:
+    async def _context(self, context: LoopContext, sandbox: Sandbox) -> LoopContext:
         """The loop's, in the sandbox: its own session files, commands and agents there."""
         project = Project(sandbox.root)
         project.prepare()
@@ -170,10 +174,10 @@ class Apart:
 
         def agent(role: Role) -> Agent:
             environment = built(self._backends(role), SandboxManifest(), self._values, self._inherited, git)
-            return _Behind(workshop.agent(role), front, environment)
+            return _Behind(context.agent(role), front, environment)
 
         return msgspec.structs.replace(
-            workshop,
+            context,
             project=project,
             config=self._config,
             agent=agent,
@@ -193,7 +197,7 @@ class Apart:
 
     # ---- the loop
 
-    async def _loop(self, place: Workshop, item: Item, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
+    async def _loop(self, place: LoopContext, item: Item, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
         """The item's loop, to its end; one that has ended in approval before a crash is not run again."""
         for session in stored(place.project):
             ended = session.state.ended
@@ -210,27 +214,29 @@ class Apart:
 
     # ---- the way home
 
-    async def _home(self, workshop: Workshop, ledger: Ledger, sandbox: Sandbox, item: Item, send: Send) -> Result:
+    async def _home(self, context: LoopContext, ledger: Ledger, sandbox: Sandbox, item: Item, send: Send) -> Result:
         await undo(sandbox)  # a merge that was killed halfway is no work of an agent's
         settled = await settle(sandbox, self._permits, item.name)
         told = False
         while True:
-            home = await bring_home(await self._journey(workshop, sandbox, item, settled.tip, send), send)
+            home = await integrate(await self._integration(context, sandbox, item, settled.tip, send), send)
             if not home.in_the_way:
                 break
             if not told:
                 told = True
                 await send(SystemMessage(text=f"{item.name} waits: {home.reason}"))
-            await workshop.sleep(IN_THE_WAY)
+            await context.sleep(IN_THE_WAY)
         if home.how == "kept":
-            return await failed(workshop, ledger, item, LoopError(home.reason, "integration"), send)
+            return await failed(context, ledger, item, LoopError(home.reason, "integration"), send)
         if settled.left_out:
             names = ", ".join(settled.left_out)
             await send(SystemMessage(text=f"{item.name}: not brought home, as it may not be changed: {names}"))
         ledger.forget(item.name)
         return await self._leave(sandbox, item, home, send, keeps_folder=bool(settled.left_out))
 
-    async def _journey(self, workshop: Workshop, sandbox: Sandbox, item: Item, tip: str | None, send: Send) -> Journey:
+    async def _integration(
+        self, context: LoopContext, sandbox: Sandbox, item: Item, tip: str | None, send: Send
+    ) -> Integration:
         config, git = self._config, await git_variables(sandbox)
         commands = self._commands(sandbox, git)
         output = self._project.spawns / sandbox.id / "check.txt"
@@ -246,7 +252,7 @@ class Apart:
             return await leaks(repository, base, tip, self._values.values())
 
         repairer = Repairer(
-            agent=workshop.agent(Role.WORKER),
+            agent=context.agent(Role.WORKER),
             backend=self._backends(Role.WORKER),
             task=(self._project.backlog / item.name).read_text(errors="replace"),
             specs_path=config.specs_path,
@@ -260,7 +266,7 @@ class Apart:
             outputs=self._project.spawns / sandbox.id,
             send=send,
         )
-        return Journey(
+        return Integration(
             sandbox=sandbox,
             tip=tip,
             permits=self._permits,
@@ -272,7 +278,9 @@ class Apart:
             leaks=search,
         )
 
-    async def _leave(self, sandbox: Sandbox, item: Item, home: Home, send: Send, *, keeps_folder: bool) -> Result:
+    async def _leave(
+        self, sandbox: Sandbox, item: Item, home: IntegrationResult, send: Send, *, keeps_folder: bool
+    ) -> Result:
         """It is home: the item leaves the backlog first, then the sandbox goes."""
         removal = archive(self._project, item)
         with trio.CancelScope(shield=True):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import trio
 
 from cuggino.agents.agent import AgentOptions
+from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import fill
-from cuggino.agents.remains import discard
 from cuggino.errors import CugginoError
 from cuggino.events import (
     Event,
@@ -24,8 +24,8 @@ from cuggino.events import (
     WatchTbdItemFound,
 )
 from cuggino.items import list_items
-from cuggino.loop.loop import Workshop
-from cuggino.loop.vigil import Vigil
+from cuggino.agents.activity_timeout import ActivityTimeout
+from cuggino.loop.loop import LoopContext
 from cuggino.project import uuid7, write_whole
 from cuggino.roles import Role
 
@@ -33,7 +33,7 @@ LAST_WORDS = 1.0
 """Seconds that telling of an interruption may take while everything else is being stopped."""
 
 
-async def audit(workshop: Workshop, sender: Callable[[str | None], Send]) -> bool:
+async def audit(context: LoopContext, sender: Callable[[str | None], Send]) -> bool:
     """Run one audit; whether it ended by itself. It raises nothing: the watch goes on whatever becomes of it.
 
     Each finding is on disk before its event. Cancelled, its whole process tree is dead when this ends.
@@ -41,7 +41,7 @@ async def audit(workshop: Workshop, sender: Callable[[str | None], Send]) -> boo
     send = sender(None)
     await send(WatchAuditStarted())
     try:
-        why = await _run(workshop, sender)
+        why = await _run(context, sender)
     except CugginoError as error:
         why = str(error)
     finally:
@@ -53,27 +53,27 @@ async def audit(workshop: Workshop, sender: Callable[[str | None], Send]) -> boo
     return why is None
 
 
-async def code_seen(workshop: Workshop) -> str:
+async def code_seen(context: LoopContext) -> str:
     """What an audit looks at in the project: the commit, and the working tree with its specs."""
-    git = workshop.git
-    return f"{await git.head()} {await git.tree_fingerprint([workshop.project.state_dir])}"
+    git = context.git
+    return f"{await git.head()} {await git.tree_fingerprint([context.project.state_dir])}"
 
 
-def fingerprint(workshop: Workshop, code: str) -> str:
+def fingerprint(context: LoopContext, code: str) -> str:
     """What an audit looks at: the code that it has seen, and the findings that are known by now."""
-    seen = [code, *list_items(workshop.project.tbd)]
+    seen = [code, *list_items(context.project.tbd)]
     return hashlib.sha256("\0".join(seen).encode(errors="surrogateescape")).hexdigest()
 
 
-async def _run(workshop: Workshop, sender: Callable[[str | None], Send]) -> str | None:
+async def _run(context: LoopContext, sender: Callable[[str | None], Send]) -> str | None:
     """None when it ended well, else why not."""
-    project, config, git = workshop.project, workshop.config, workshop.git
+    project, config, git = context.project, context.config, context.git
     session = uuid7()
     send = sender(session)
-    vigil = Vigil(config.limits, send)
+    activity = ActivityTimeout(config.limits, send)
 
     async def see(event: Event) -> None:
-        await vigil.pass_on(event)
+        await activity.pass_on(event)
         if isinstance(event, ToBeDiscussed):
             name = f"{uuid7()}.md"
             write_whole(project.tbd / name, f"{event.content}\n")
@@ -82,10 +82,10 @@ async def _run(workshop: Workshop, sender: Callable[[str | None], Send]) -> str 
     prompt = fill(Role.AUDIT, {"specs": str(project.root / config.specs_path), "findings": str(project.tbd)})
     output = project.wip / f".{session}.audit.out"
     before = await git.tree_fingerprint([project.state_dir])
-    vigil.begin()
+    activity.begin()
     try:
-        with vigil.scope:
-            await workshop.agent(Role.AUDIT).spawn(
+        with activity.scope:
+            await context.agent(Role.AUDIT).spawn(
                 AgentOptions(
                     role=Role.AUDIT,
                     cwd=project.root,
@@ -98,8 +98,8 @@ async def _run(workshop: Workshop, sender: Callable[[str | None], Send]) -> str 
                 see,
             )
     finally:
-        discard(output)
-    if (verdict := vigil.verdict()) is not None:
+        delete_output(output)
+    if (verdict := activity.verdict()) is not None:
         return f"The auditor was stopped: {verdict}"
     if await git.tree_fingerprint([project.state_dir]) != before:
         await send(SystemMessage(text="The working tree changed while the auditor ran, who may not change it."))

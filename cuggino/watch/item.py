@@ -21,7 +21,7 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
-from cuggino.loop.loop import Workshop, run_loop
+from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, stored
 from cuggino.loop.turn import sleep_until
 from cuggino.watch.ledger import Ledger
@@ -44,56 +44,58 @@ class Result(Enum):
     CANNOT_WORK = auto()
 
 
-Process: TypeAlias = Callable[[Workshop, Ledger, str, Callable[[str | None], Send]], Awaitable[Result]]
+Process: TypeAlias = Callable[[LoopContext, Ledger, str, Callable[[str | None], Send]], Awaitable[Result]]
 """Who works on an item: `process`, or another with the same promises."""
 
 
-async def process(workshop: Workshop, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
+async def process(context: LoopContext, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
     """Have the loop work on the item of this name; returns what became of it.
 
-    Waits for a provider that is down, and after a failure, by `workshop.sleep`: what that raises comes out of
+    Waits for a provider that is down, and after a failure, by `context.sleep`: what that raises comes out of
     here, and the item and its session stay as they are. So they do under cancellation.
     """
     send = sender(None)
     await send(WatchProcessingItem(filename=name))
-    item = read_item(workshop.project, name)
+    item = read_item(context.project, name)
     if item is None:
         await send(WatchItemNotRemoved(filename=name, reason="gone"))
         return Result.KEPT
     if isinstance(item, Unusable):
         return await block(ledger, item, item.reason, send)
-    session = session_for(workshop, item)
+    session = session_for(context, item)
     try:
-        last = await run_through(workshop, session, sender)
+        last = await run_through(context, session, sender)
     except LoopError as error:
         if error.kind is LlmSessionErrorKind.SETUP:
             return Result.CANNOT_WORK
-        return await failed(workshop, ledger, item, error, send)
+        return await failed(context, ledger, item, error, send)
     if isinstance(last, LoopLimitReached):
         return await block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
     ledger.forget(name)
-    return await _leave(workshop, session, item, last, send)
+    return await _leave(context, session, item, last, send)
 
 
-def session_for(workshop: Workshop, item: Item) -> Session:
+def session_for(context: LoopContext, item: Item) -> Session:
     """The item's unfinished session if it is about this content, else a new one. Older ones of the item go."""
-    for session in stored(workshop.project):
+    for session in stored(context.project):
         if session.state.backlog_file == item.name and session.state.ended is None:
             if session.state.backlog_hash == item.digest:
                 return session
             session.delete()
-    focus = f"@{workshop.project.backlog / item.name}"
-    return Session.create(workshop.project, focus, backlog_file=item.name, backlog_hash=item.digest)
+    focus = f"@{context.project.backlog / item.name}"
+    return Session.create(context.project, focus, backlog_file=item.name, backlog_hash=item.digest)
 
 
-async def run_through(workshop: Workshop, session: Session, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
+async def run_through(
+    context: LoopContext, session: Session, sender: Callable[[str | None], Send]
+) -> LoopTerminalEvent:
     """The loop, gone on with for as long as only the provider is to blame."""
     outages = 0
     while True:
         send = sender(session.id)
         before = session.state.course
         try:
-            return await run_loop(workshop, session, send)
+            return await run_loop(context, session, send)
         except LoopError as error:
             if error.kind not in _PROVIDER:
                 raise
@@ -101,18 +103,18 @@ async def run_through(workshop: Workshop, session: Session, sender: Callable[[st
                 outages = 0
             pause = PROVIDER_PAUSES[min(outages, len(PROVIDER_PAUSES) - 1)]
             outages += 1
-            until = workshop.now() + timedelta(seconds=pause)
+            until = context.now() + timedelta(seconds=pause)
             await send(AgentWaiting(iteration=session.state.course.iteration, until=until, reason=error.message))
-            await sleep_until(until, workshop)
+            await sleep_until(until, context)
 
 
-async def _leave(workshop: Workshop, session: Session, item: Item, last: LoopTerminalEvent, send: Send) -> Result:
+async def _leave(context: LoopContext, session: Session, item: Item, last: LoopTerminalEvent, send: Send) -> Result:
     """The loop is over, and that is on disk: first the file moves, then the session's files go."""
     if isinstance(last, LoopSpecIssue):
         session.delete()
         await send(WatchItemNotRemoved(filename=item.name, reason="spec-issue"))
         return Result.KEPT
-    removal = archive(workshop.project, item)
+    removal = archive(context.project, item)
     session.delete()
     match removal:
         case Removal.REMOVED:
@@ -125,13 +127,13 @@ async def _leave(workshop: Workshop, session: Session, item: Item, last: LoopTer
     return Result.KEPT
 
 
-async def failed(workshop: Workshop, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
+async def failed(context: LoopContext, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
     attempt = ledger.failed(item.name, item.digest)
     retry_in = RETRIES[attempt - 1] if attempt <= len(RETRIES) else None
     await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))
     if retry_in is None:
         return await block(ledger, item, f"it failed {attempt} times: {error.message}", send)
-    await workshop.sleep(retry_in)
+    await context.sleep(retry_in)
     return Result.KEPT
 
 

@@ -22,9 +22,9 @@ from cuggino.events import (
     WatchValidationPassed,
     WatchValidationStarted,
 )
-from cuggino.loop.loop import Workshop
+from cuggino.loop.loop import LoopContext
 from cuggino.project import uuid7
-from cuggino.signals import Stage, Stop
+from cuggino.signals import Shutdown, ShutdownStage
 from cuggino.watch.audit import audit, code_seen, fingerprint
 from cuggino.watch.counting import Counted, watch_file_counts
 from cuggino.watch.course import (
@@ -48,10 +48,10 @@ LAST_WORDS = 2.0
 """Seconds that the last event may take when everything else was interrupted."""
 
 
-_STAGES: dict[Stage, Literal["drain", "interrupt", "kill"]] = {
-    Stage.DRAIN: "drain",
-    Stage.INTERRUPT: "interrupt",
-    Stage.KILL: "kill",
+_STAGES: dict[ShutdownStage, Literal["drain", "interrupt", "kill"]] = {
+    ShutdownStage.DRAIN: "drain",
+    ShutdownStage.INTERRUPT: "interrupt",
+    ShutdownStage.KILL: "kill",
 }
 
 
@@ -60,8 +60,8 @@ class Drained(Exception):
 
 
 async def run_watch(
-    workshop: Workshop,
-    stop: Stop,
+    context: LoopContext,
+    shutdown: Shutdown,
     sender: Callable[[str | None], Send],
     *,
     every: int = 10,
@@ -73,12 +73,12 @@ async def run_watch(
 ) -> int:
     """Work through the backlog until it is stopped; returns the exit code. WatchEnded is the last event, always.
 
-    A drain (`stop`) ends what waits and lets what runs go on to its end. Cancelled, it stops what runs: items and
+    A drain (`shutdown`) ends what waits and lets what runs go on to its end. Cancelled, it stops what runs: items and
     sessions stay, a new watch goes on with them. `already_archived` are items that a former watch finished and
     did not tell. `count` stands in for the watching of the two folders. `places` is how many items are worked on
     at a time, each by `process`: with more than one it must not work in the person's own tree.
     """
-    watch = _Watch(workshop, stop, sender, process, places=places, every=every, until_idle=until_idle, count=count)
+    watch = _Watch(context, shutdown, sender, process, places=places, every=every, until_idle=until_idle, count=count)
     send = sender(None)
     end = End("setup-failed", 1)  # if something raises that is no cancellation
     with watch.answering_presses():
@@ -88,9 +88,9 @@ async def run_watch(
             end = await watch.run()
         finally:
             if trio.current_effective_deadline() == -math.inf:
-                end = End("interrupted", 128 + stop.signal if stop.signal is not None else DRAINED)
+                end = End("interrupted", 128 + shutdown.signal if shutdown.signal is not None else DRAINED)
             with trio.move_on_after(LAST_WORDS, shield=True):
-                await watch.answer(stop.stage)
+                await watch.answer(shutdown.stage)
                 await send(WatchEnded(reason=end.reason, completed=watch.completed, exit_code=end.exit_code))
     return end.exit_code
 
@@ -98,8 +98,8 @@ async def run_watch(
 class _Watch:
     def __init__(
         self,
-        workshop: Workshop,
-        stop: Stop,
+        context: LoopContext,
+        shutdown: Shutdown,
         sender: Callable[[str | None], Send],
         process: Process,
         *,
@@ -108,19 +108,19 @@ class _Watch:
         until_idle: bool,
         count: Counting | None,
     ) -> None:
-        project, config = workshop.project, workshop.config
+        project, config = context.project, context.config
         self.completed = 0
         self._taken: set[str] = set()
         self._at_work: set[str] = set()
         """What is taken, but for items that only wait in their midst."""
         self._item_ended = trio.Event()
         self._waiting = trio.CancelScope()
-        self._answered = Stage.WORKING
+        self._answered = ShutdownStage.WORKING
         self._seen: Counted | None = None
         self._ready: tuple[str, ...] = ()
         self._blocked: set[str] = set()
-        self._workshop = workshop
-        self._stop = stop
+        self._context = context
+        self._shutdown = shutdown
         self._sender = sender
         self._send = sender(None)
         self._ledger = Ledger(project)
@@ -160,7 +160,7 @@ class _Watch:
         return action
 
     def _decide(self, known: Known | None) -> Action:
-        draining = self._stop.stage is not Stage.WORKING
+        draining = self._shutdown.stage is not ShutdownStage.WORKING
         standing = msgspec.structs.replace(self._standing, draining=draining, active=len(self._taken))
         return decide(standing, known)
 
@@ -173,10 +173,10 @@ class _Watch:
             count=self._count,
             know=self._know,
             decide=self._decide,
-            beside=self._audit if self._workshop.config.audit else None,
+            beside=self._audit if self._context.config.audit else None,
             send=self._send,
         )
-        with self._stop.ends_with_drain(), trio.CancelScope() as self._waiting:
+        with self._shutdown.until_drain(), trio.CancelScope() as self._waiting:
             action = await waiting.run()
             if action is not None:
                 return action
@@ -194,11 +194,11 @@ class _Watch:
     async def _audit(self) -> None:
         """One audit, unless the last one that ended has seen all this."""
         try:
-            code = await code_seen(self._workshop)  # before it: what changes meanwhile it may not have seen
-            if fingerprint(self._workshop, code) == self._ledger.audited:
+            code = await code_seen(self._context)  # before it: what changes meanwhile it may not have seen
+            if fingerprint(self._context, code) == self._ledger.audited:
                 return
-            if await audit(self._workshop, self._sender):
-                self._ledger.audit_ended(fingerprint(self._workshop, code))
+            if await audit(self._context, self._sender):
+                self._ledger.audit_ended(fingerprint(self._context, code))
         except CugginoError as error:
             await self._send(WatchAuditFailed(message=str(error)))
 
@@ -206,9 +206,9 @@ class _Watch:
 
     async def _work_on(self, name: str) -> None:
         self._at_work.add(name)
-        workshop = msgspec.structs.replace(self._workshop, sleep=partial(self._sleep, name))
+        context = msgspec.structs.replace(self._context, sleep=partial(self._sleep, name))
         try:
-            result = await self._process(workshop, self._ledger, name, self._sender)
+            result = await self._process(context, self._ledger, name, self._sender)
         except Drained:
             return
         finally:
@@ -236,10 +236,10 @@ class _Watch:
         assert self._command is not None
         finished = self._standing.finished
         await self._send(WatchValidationStarted(completed=finished))
-        output = self._workshop.project.wip / f".{uuid7()}.validation.txt"
+        output = self._context.project.wip / f".{uuid7()}.validation.txt"
         try:
-            result = await self._workshop.commands.run(
-                self._command, output, timeout=self._workshop.config.limits.command_timeout
+            result = await self._context.commands.run(
+                self._command, output, timeout=self._context.config.limits.command_timeout
             )
         finally:
             output.unlink(missing_ok=True)
@@ -254,7 +254,7 @@ class _Watch:
     async def _sleep(self, name: str, seconds: float) -> None:
         """A wait in the middle of an item: it ends with a drain, and the item with it."""
         self._at_work.discard(name)
-        with self._stop.ends_with_drain() as scope:
+        with self._shutdown.until_drain() as scope:
             await trio.sleep(seconds)
         if scope.cancelled_caught:
             raise Drained
@@ -265,15 +265,15 @@ class _Watch:
     @contextmanager
     def answering_presses(self) -> Iterator[None]:
         """Each press is an event, for as long as the block lasts; one that comes after it is told as before."""
-        before = self._stop.tell
-        self._stop.tell = self.answer
+        before = self._shutdown.tell
+        self._shutdown.tell = self.answer
         try:
             yield
         finally:
-            self._stop.tell = before
-            self._answered = Stage.KILL
+            self._shutdown.tell = before
+            self._answered = ShutdownStage.KILL
 
-    async def answer(self, stage: Stage) -> None:
+    async def answer(self, stage: ShutdownStage) -> None:
         """Tell a stage of stopping, if it was not told."""
         if stage > self._answered:
             self._answered = stage

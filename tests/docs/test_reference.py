@@ -19,11 +19,11 @@ from markdown_it import MarkdownIt
 import cuggino
 from cuggino import config, events, markers
 from cuggino.cli.watch import watch
-from cuggino.desk import exit_code
 from cuggino.errors import CugginoError
 from cuggino.output.stream import OutputClosed
 from cuggino.project import Project
 from cuggino.roles import Role
+from cuggino.runtime import exit_code
 from cuggino.watch.course import End, Known, Standing, decide
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"

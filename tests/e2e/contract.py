@@ -23,7 +23,7 @@ from tests.e2e.leftovers import left
 from tests.e2e.messages import Script
 from tests.e2e.programs import programs_folder
 from tests.e2e.provider import Asker, Served
-from tests.e2e.providers import PROVIDERS, hurry
+from tests.e2e.providers import PROVIDERS, force_kill
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class Stage:
         """One run, started as the loop starts it. `environment` is laid over the provider's own."""
         whole = self.environment(url, **(environment or {}))
         if hurried:
-            whole |= hurry(self.case.name, self.home)
+            whole |= force_kill(self.case.name, self.home)
         self._runs += 1
         options = {"prompt": "Begin.", "skip_permissions": not role.read_only, **options}
         self.sent = []

@@ -22,7 +22,7 @@ PROVIDERS: Mapping[BackendName, Provider] = {
 }
 
 
-def hurry(name: BackendName, home: Path) -> Mapping[str, str]:
+def force_kill(name: BackendName, home: Path) -> Mapping[str, str]:
     """Have a program give up soon where it would try again for half a minute or more: what its environment needs for
     that. Its configuration in `home` is changed."""
     match name:

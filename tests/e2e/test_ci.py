@@ -457,9 +457,9 @@ async def test_a_hook_that_the_agent_wrote_does_not_run(tmp_path: Path) -> None:
     with ci_house(tmp_path) as house:
         house.git("config", "core.hooksPath", "hooks")
         hook = "mkdir -p hooks; printf '#!/bin/sh\\ntouch {seen}/hooked\\n' > hooks/pre-push; chmod +x hooks/pre-push"
-        mending = f"{hook}; cp hooks/pre-push hooks/pre-commit; echo x > fixed.txt"
+        fixing = f"{hook}; cp hooks/pre-push hooks/pre-commit; echo x > fixed.txt"
         house.pull.job("test", lambda it: "SUCCESS" if it.file("fixed.txt") else "FAILURE")
-        house.play(worker=[{"steps": [run(mending), say("ok")]}])
+        house.play(worker=[{"steps": [run(fixing), say("ok")]}])
         finished = await house.watch("12")
         assert finished.code == 0
         assert house.pushed("hooks/pre-push").startswith("#!/bin/sh")

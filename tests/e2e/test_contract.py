@@ -15,10 +15,10 @@ import pytest
 import trio
 
 from cuggino.agents.backends import backend
+from cuggino.agents.retry import AskAgain, NoMarker, Tally, decide
 from cuggino.config import BackendName, Limits
 from cuggino.errors import LlmSessionErrorKind
 from cuggino.events import AgentMessage, Done, Note, ToolCall, ToolResult, UsageReport
-from cuggino.loop.again import AskAgain, NoMarker, Tally, decide
 from cuggino.roles import Role
 from tests.e2e.contract import Case, Ran, Stage
 from tests.e2e.messages import Fail, Say, Script, Spent, Stall, Use

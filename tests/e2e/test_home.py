@@ -12,9 +12,9 @@ import trio
 
 from cuggino.config import Integrate
 from cuggino.events import ConflictsFound, PRCreated
-from cuggino.sandbox.home import Home, Journey, bring_home
+from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.merge import RepairRequest
 from cuggino.sandbox.leaks import Leak
-from cuggino.sandbox.merging import RepairRequest
 from cuggino.sandbox.removal import is_elsewhere
 from cuggino.sandbox.sandbox import Sandbox
 from tests.e2e.github_server import (
@@ -105,8 +105,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return long
 
 
-def journey(sandbox: Sandbox, chosen: Integrate | None = None) -> Journey:
-    return Journey(
+def integration(sandbox: Sandbox, chosen: Integrate | None = None) -> Integration:
+    return Integration(
         sandbox=sandbox, tip=tip(sandbox), permits=PERMITS, title="Do the thing", body="Why: ü\n", chosen=chosen
     )
 
@@ -129,7 +129,7 @@ async def test_it_is_pushed_and_requested_without_being_asked(
 ) -> None:
     before = (refs(sandbox.repository), tree(sandbox.repository))
     sent = Sent()
-    home = await bring_home(journey(sandbox), sent)
+    home = await integrate(integration(sandbox), sent)
     assert home.how == "pr"
     assert home.pull_request is not None
     assert (home.pull_request.number, home.pull_request.found) == (1, False)
@@ -146,15 +146,15 @@ async def test_it_is_pushed_and_requested_without_being_asked(
 
 async def test_a_clone_that_follows_one_branch_knows_that_it_is_pushed(sandbox: Sandbox, pulls: Pulls) -> None:
     git(sandbox.repository, "config", "remote.origin.fetch", "+refs/heads/main:refs/remotes/origin/main")
-    assert (await bring_home(journey(sandbox), Sent())).how == "pr"
+    assert (await integrate(integration(sandbox), Sent())).how == "pr"
     assert await is_elsewhere(sandbox, tip(sandbox))
 
 
 async def test_done_again_it_finds_what_is_there(sandbox: Sandbox, pulls: Pulls) -> None:
-    await bring_home(journey(sandbox), Sent())
+    await integrate(integration(sandbox), Sent())
     commit(sandbox.folder, {"more": "x\n"})
     sent = Sent()
-    home = await bring_home(journey(sandbox), sent)
+    home = await integrate(integration(sandbox), sent)
     assert home.pull_request is not None
     assert (home.how, home.pull_request.found) == ("pr", True)
     assert sent.events == [PRCreated(url="https://github.com/o/r/pull/1", number=1, found=True)]
@@ -173,7 +173,7 @@ async def test_an_answer_that_got_lost_makes_no_second_one(
         return fault
 
     server.on("POST", "repos/o/r/pulls", made_but_lost)
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert home.pull_request is not None
     assert home.pull_request.found
     assert len(server.asked("POST", "repos/o/r/pulls")) == 1
@@ -184,7 +184,7 @@ async def test_a_bad_moment_of_githubs_is_waited_for(
     sandbox: Sandbox, pulls: Pulls, server: GitHubServer, slept: list[float]
 ) -> None:
     server.fail("repos/o/r/pulls", BAD_GATEWAY, primary_limit(30), method="POST")
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert home.how == "pr"
     assert slept[0] == 2
     assert 20 < slept[1] <= 30
@@ -211,24 +211,24 @@ async def test_what_cannot_be_requested_is_pushed_and_kept(
     words: str,
 ) -> None:
     server.fail("repos/o/r/pulls", *[fault] * times, method="POST")
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert home.how == "kept"
     assert home.reason.startswith("It is pushed, but there is no pull request: ")
     assert words in home.reason
     assert len(server.asked("POST", "repos/o/r/pulls")) == times
     assert pulls.tip(str(sandbox.branch)) == tip(sandbox)
-    assert (await bring_home(journey(sandbox), Sent())).how == "pr"
+    assert (await integrate(integration(sandbox), Sent())).how == "pr"
 
 
 async def test_a_branch_that_somebody_pushed_to_is_not_forced(
     sandbox: Sandbox, pulls: Pulls, server: GitHubServer
 ) -> None:
-    await bring_home(journey(sandbox), Sent())
+    await integrate(integration(sandbox), Sent())
     git(sandbox.repository, "checkout", "--quiet", "-b", "theirs", str(sandbox.branch))
     theirs = commit(sandbox.repository, {"review": "x\n"})
     git(sandbox.repository, "push", "--quiet", "origin", f"theirs:{sandbox.branch}")
     commit(sandbox.folder, {"more": "x\n"})
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert home.how == "kept"
     assert "It could not be pushed: " in home.reason
     assert pulls.tip(str(sandbox.branch)) == theirs
@@ -238,7 +238,7 @@ async def test_a_secret_is_not_pushed(sandbox: Sandbox, pulls: Pulls, server: Gi
     async def leaks(repository: Path, base: str, tip: str) -> list[Leak]:
         return [Leak(tip, "list")]
 
-    home = await bring_home(msgspec.structs.replace(journey(sandbox), leaks=leaks), Sent())
+    home = await integrate(msgspec.structs.replace(integration(sandbox), leaks=leaks), Sent())
     assert home.how == "kept"
     assert home.reason.startswith("A secret is in its commits: ")
     assert pulls.tip(str(sandbox.branch)) is None
@@ -252,7 +252,7 @@ async def test_a_conflict_with_origins_newest_base_is_resolved_on_the_branch(
     theirs = in_origin(sandbox.repository, {"other": lines(after_9="theirs")}, tmp_path)
     before = refs(sandbox.repository)
     sent = Sent()
-    home = await bring_home(journey(sandbox), sent)
+    home = await integrate(integration(sandbox), sent)
     assert (home.how, home.merged) == ("pr", "small")
     assert isinstance(sent.events[0], ConflictsFound)
     assert (sandbox.folder / "other").read_text() == lines(after_9="theirs\nours")
@@ -271,7 +271,7 @@ async def test_a_large_conflict_is_for_an_agent(sandbox: Sandbox, pulls: Pulls, 
         write(sandbox.folder, {"list": lines(line_5="both")})
         return repaired
 
-    home = await bring_home(msgspec.structs.replace(journey(sandbox), repair=repair), Sent())
+    home = await integrate(msgspec.structs.replace(integration(sandbox), repair=repair), Sent())
     assert home.how == ("pr" if repaired else "kept")
     assert (pulls.tip(str(sandbox.branch)) is not None) == repaired
     assert (tip(sandbox) == ours) != repaired
@@ -281,15 +281,15 @@ async def test_a_large_conflict_is_for_an_agent(sandbox: Sandbox, pulls: Pulls, 
 async def test_a_base_that_origin_has_not(sandbox: Sandbox, pulls: Pulls, server: GitHubServer) -> None:
     git(sandbox.repository, "branch", "local")
     local = msgspec.structs.replace(sandbox, target="local")
-    home = await bring_home(journey(local), Sent())
+    home = await integrate(integration(local), Sent())
     assert (home.how, home.reason) == ("branch", "origin has no branch local that a pull request could be for.")
-    assert (await bring_home(journey(local, "pr"), Sent())).how == "kept"
+    assert (await integrate(integration(local, "pr"), Sent())).how == "kept"
     assert server.requests == []
 
 
 async def test_a_base_that_origin_calls_otherwise(sandbox: Sandbox, pulls: Pulls) -> None:
     git(sandbox.repository, "branch", "--quiet", "mine", "origin/main")
-    home = await bring_home(journey(msgspec.structs.replace(sandbox, target="mine")), Sent())
+    home = await integrate(integration(msgspec.structs.replace(sandbox, target="mine")), Sent())
     assert (home.how, pulls.all[1]["base"]["ref"]) == ("pr", "main")
 
 
@@ -297,11 +297,11 @@ async def test_without_a_login_or_a_branch_to_ask_for(
     sandbox: Sandbox, server: GitHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detached = msgspec.structs.replace(sandbox, target=None)
-    assert (await bring_home(journey(detached), Sent())).how == "branch"
+    assert (await integrate(integration(detached), Sent())).how == "branch"
     monkeypatch.delenv("GH_TOKEN")
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert (home.how, home.reason) == ("branch", "gh is not logged in to github.com. So the branch is kept.")
-    assert (await bring_home(journey(sandbox, "pr"), Sent())).how == "kept"
+    assert (await integrate(integration(sandbox, "pr"), Sent())).how == "kept"
     assert server.requests == []
 
 
@@ -309,7 +309,7 @@ async def test_no_hook_of_the_repositorys_runs(sandbox: Sandbox, pulls: Pulls, t
     for name in ("pre-push", "reference-transaction"):
         write(sandbox.repository, {f".git/hooks/{name}": f"#!/bin/sh\necho {name} >> {tmp_path}/ran\nexit 1\n"})
         (sandbox.repository / ".git" / "hooks" / name).chmod(0o755)
-    assert (await bring_home(journey(sandbox), Sent())).how == "pr"
+    assert (await integrate(integration(sandbox), Sent())).how == "pr"
     assert not (tmp_path / "ran").exists()
 
 
@@ -318,10 +318,10 @@ async def test_eight_at_once(repository: Path, pulls: Pulls, tmp_path: Path) -> 
     for number, sandbox in enumerate(sandboxes):
         commit(sandbox.folder, {f"new-{number}": "x\n"})
     in_origin(repository, {"other": "theirs\n"}, tmp_path)
-    homes: list[Home] = []
+    homes: list[IntegrationResult] = []
 
     async def one(sandbox: Sandbox) -> None:
-        homes.append(await bring_home(journey(sandbox), Sent()))
+        homes.append(await integrate(integration(sandbox), Sent()))
 
     async with trio.open_nursery() as nursery:
         for sandbox in sandboxes:

@@ -24,7 +24,7 @@ from cuggino.config import Config
 from cuggino.events import ToolCall, ToolResult
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
-from cuggino.spawn.ordinary import READING_COMMANDS, default_manifest
+from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
 from cuggino.spawn.recover import CannotFix, Fix, Refuse, Retry, compute_fix, decide
 from tests.e2e.loopback import Loopback, Say, Use, always, claude_environment, loopback
 
@@ -172,7 +172,7 @@ def test_the_default_manifest_lets_ordinary_work_through(attempt: Try, box: Path
 
 
 def test_an_evaluation_reads_and_does_nothing_else(attempt: Try, box: Path) -> None:
-    looking = SandboxManifest(
+    inspecting = SandboxManifest(
         writable_paths=(), allowed_tools=("Read", "Glob", "Grep", "Bash"), allowed_commands=READING_COMMANDS
     )
     done = [read(box / "code.py"), Use("Grep", {"pattern": "file"}), Use("Glob", {"pattern": "*.py"}), bash("git log")]
@@ -180,7 +180,7 @@ def test_an_evaluation_reads_and_does_nothing_else(attempt: Try, box: Path) -> N
         *map(bash, ("touch new", "echo x > new", "git commit -m x", "python3 -V", "rm code.py")),
         write(box / "new"),
     ]
-    tried = attempt(looking, *done, *denied, role=Role.EVALUATOR)
+    tried = attempt(inspecting, *done, *denied, role=Role.EVALUATOR)
     tried.assert_done(*done)
     tried.assert_denied(*denied)
     assert not (box / "new").exists()

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import trio
 
+from cuggino.agents.retry import AFTER_RESET, BACKOFF_FIRST
 from cuggino.events import AgentRetry, AgentWaiting, LoopFailed
-from cuggino.loop.again import AFTER_RESET, BACKOFF_FIRST
 from tests.e2e.house import bash, claude_house, issue
 from tests.e2e.loopback import Fail, Say, Script, bad_key, overloaded, usage_limit
 

@@ -39,8 +39,8 @@ class Scene:
         (self.folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (self.folder / name).chmod(0o755)
 
-    def children(self, *, hurry: trio.Event | None = None, grace: float = 5.0) -> Children:
-        return Children(marker=self.marker, hurry=hurry, grace=grace)
+    def children(self, *, force_kill: trio.Event | None = None, grace: float = 5.0) -> Children:
+        return Children(marker=self.marker, force_kill=force_kill, grace=grace)
 
     def command(self, *argv: str, stdin: bytes = b"", linger: bool = False, **environment: str) -> Command:
         return Command(
@@ -379,24 +379,24 @@ async def test_one_that_does_not_obey_is_killed_after_the_grace(scene: Scene) ->
 
 
 async def test_a_hurry_cuts_the_grace_short(scene: Scene) -> None:
-    hurry = trio.Event()
+    force_kill = trio.Event()
     with trio.fail_after(4):
         async with trio.open_nursery() as nursery:
-            child = await nursery.start(scene.children(hurry=hurry, grace=60).tend, scene.shell(IGNORES))
+            child = await nursery.start(scene.children(force_kill=force_kill, grace=60).tend, scene.shell(IGNORES))
             await until(lambda: "ready" in scene.output)
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await trio.sleep(0.1)
                 assert not child.gone.is_set()
-                hurry.set()
+                force_kill.set()
                 await child.gone.wait()
 
 
 async def test_a_hurry_that_is_on_already_leaves_no_grace(scene: Scene) -> None:
-    hurry = trio.Event()
-    hurry.set()
+    force_kill = trio.Event()
+    force_kill.set()
     with trio.fail_after(4):
-        async with scene.children(hurry=hurry, grace=60).start(scene.shell(IGNORES)):
+        async with scene.children(force_kill=force_kill, grace=60).start(scene.shell(IGNORES)):
             await until(lambda: "ready" in scene.output)
 
 
@@ -461,16 +461,16 @@ async def test_what_lingers_lives_until_the_end_of_its_scope_and_may_then_say_go
 async def test_what_lingers_and_does_not_obey_is_killed_and_a_hurry_does_not_wait_for_it(scene: Scene) -> None:
     scene.write_program("database", "trap '' TERM; echo $$ >> pids; while :; do sleep 1; done")
     command = scene.shell("env -i setsid ./database & while [ ! -s pids ]; do sleep 0.01; done", linger=True)
-    hurry = trio.Event()
+    force_kill = trio.Event()
     for seconds in (keeper.POLITE_SECONDS, 0):
         scene.pids_file.unlink(missing_ok=True)
         with trio.fail_after(5):
-            async with scene.children(hurry=hurry).start(command) as child:
+            async with scene.children(force_kill=force_kill).start(command) as child:
                 assert await child.wait() == 0
                 started = time.monotonic()
         assert seconds <= time.monotonic() - started < seconds + 1.5
         assert scene.alive() == []
-        hurry.set()
+        force_kill.set()
 
 
 async def test_with_nothing_left_to_linger_it_is_gone_by_itself(scene: Scene) -> None:

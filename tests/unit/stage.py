@@ -19,7 +19,7 @@ from cuggino.config import Config
 from cuggino.errors import GitError
 from cuggino.events import AgentMessage, Event, LlmTerminalMarkerEvent, Send
 from cuggino.loop.command import CommandResult
-from cuggino.loop.loop import Workshop
+from cuggino.loop.loop import LoopContext
 from cuggino.project import Project
 from cuggino.roles import Role
 
@@ -165,7 +165,7 @@ class Stage:
         self.commands = PromptCommands()
         self.events: list[Event] = []
         self.times: list[float] = []
-        self.workshop = Workshop(
+        self.context = LoopContext(
             project=self.project,
             config=config or Config(),
             agent=troupe,

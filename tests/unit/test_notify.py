@@ -15,12 +15,12 @@ from cuggino.events import Event, Note, PingEvent, SystemMessage, decode_log_lin
 from cuggino.notify import CAPACITY, LAST, PATIENCE, Notifier, Run
 
 
-class Desk:
+class Runtime:
     """A notifier for Notes at work, and what it said."""
 
     def __init__(self, run: Callable[[str], Awaitable[str | None]], *names: str) -> None:
         self.said: list[str] = []
-        self.hurry = trio.Event()
+        self.force_kill = trio.Event()
         self.told: list[str] = []
 
         async def program(line: bytes) -> str | None:
@@ -40,13 +40,13 @@ class Desk:
             self.notifier.offer(None, Note(content=content))
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Desk]:
+    async def open(self) -> AsyncIterator[Runtime]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.notifier.run)
             try:
                 yield self
             finally:
-                await self.notifier.close(self.hurry)
+                await self.notifier.close(self.force_kill)
 
 
 async def works(_content: str) -> str | None:
@@ -102,11 +102,11 @@ async def test_events_are_told_in_order_and_one_at_a_time(autojump_clock: trio.t
         running -= 1
         return None
 
-    async with Desk(run).open() as desk:
-        desk.offer("a", "b", "c")
+    async with Runtime(run).open() as runtime:
+        runtime.offer("a", "b", "c")
         await trio.sleep(1)
-    assert desk.told == ["a", "b", "c"]
-    assert desk.said == []
+    assert runtime.told == ["a", "b", "c"]
+    assert runtime.said == []
 
 
 async def test_a_program_that_hangs_is_stopped_and_that_is_told_once(autojump_clock: trio.testing.MockClock) -> None:
@@ -119,82 +119,82 @@ async def test_a_program_that_hangs_is_stopped_and_that_is_told_once(autojump_cl
             stopped.append(trio.current_time())
         raise AssertionError
 
-    async with Desk(hang).open() as desk:
+    async with Runtime(hang).open() as runtime:
         begun = trio.current_time()
-        desk.offer("a", "b")
+        runtime.offer("a", "b")
         await trio.sleep(3 * PATIENCE)
     assert stopped == pytest.approx([begun + PATIENCE, begun + 2 * PATIENCE])
-    assert desk.said == [
+    assert runtime.said == [
         "`bell` of notify.command failed: it took longer than 10 s and was stopped. This is told once."
     ]
 
 
 async def test_a_program_that_fails_is_told_once_and_gets_the_next_event_all_the_same() -> None:
-    async with Desk(fails).open() as desk:
-        desk.offer("a", "b", "c")
+    async with Runtime(fails).open() as runtime:
+        runtime.offer("a", "b", "c")
         await trio.testing.wait_all_tasks_blocked()
-    assert desk.told == ["a", "b", "c"]
-    assert desk.said == ["`bell` of notify.command failed: it ended with 3. This is told once."]
+    assert runtime.told == ["a", "b", "c"]
+    assert runtime.said == ["`bell` of notify.command failed: it ended with 3. This is told once."]
 
 
 async def test_of_a_flood_what_does_not_fit_is_left_out_and_counted(autojump_clock: trio.testing.MockClock) -> None:
-    async with Desk(takes(0.1)).open() as desk:
+    async with Runtime(takes(0.1)).open() as runtime:
         await trio.testing.wait_all_tasks_blocked()  # it waits, and takes the first one at once
         for _ in range(2):
-            desk.offer(*map(str, range(1 + CAPACITY + 5)))
+            runtime.offer(*map(str, range(1 + CAPACITY + 5)))
             await trio.sleep(60)
-    assert desk.told == [str(number) for number in range(1 + CAPACITY)] * 2
-    assert desk.notifier.left_out == 10
-    assert desk.said == [
+    assert runtime.told == [str(number) for number in range(1 + CAPACITY)] * 2
+    assert runtime.notifier.left_out == 10
+    assert runtime.said == [
         "Events come faster than `bell` of notify.command takes them; it was not told of 5 so far. This is told once."
     ]
 
 
 async def test_at_the_end_what_waits_has_two_seconds(autojump_clock: trio.testing.MockClock) -> None:
     begun = trio.current_time()
-    async with Desk(takes(0.7)).open() as desk:
-        desk.offer("a", "b", "c", "d")
+    async with Runtime(takes(0.7)).open() as runtime:
+        runtime.offer("a", "b", "c", "d")
         await trio.testing.wait_all_tasks_blocked()
         begun = trio.current_time()
-    assert desk.told == ["a", "b", "c"]
+    assert runtime.told == ["a", "b", "c"]
     assert trio.current_time() - begun == pytest.approx(LAST)
 
 
 async def test_the_end_is_no_later_than_the_last_notification(autojump_clock: trio.testing.MockClock) -> None:
-    async with Desk(takes(0.7)).open() as desk:
-        desk.offer("a")
+    async with Runtime(takes(0.7)).open() as runtime:
+        runtime.offer("a")
         begun = trio.current_time()
     assert trio.current_time() - begun == pytest.approx(0.7)
-    assert desk.told == ["a"]
+    assert runtime.told == ["a"]
 
 
 async def test_a_person_in_a_hurry_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    async with Desk(takes(5)).open() as desk:
-        desk.offer("a", "b")
+    async with Runtime(takes(5)).open() as runtime:
+        runtime.offer("a", "b")
         await trio.testing.wait_all_tasks_blocked()
         begun = trio.current_time()
-        desk.hurry.set()
+        runtime.force_kill.set()
     assert trio.current_time() == begun
-    assert desk.told == ["a"]
+    assert runtime.told == ["a"]
 
 
 async def test_a_cancelled_command_still_tells_what_happened(autojump_clock: trio.testing.MockClock) -> None:
-    desk = Desk(takes(0.5))
+    runtime = Runtime(takes(0.5))
     with trio.CancelScope() as interrupted:
-        async with desk.open():
+        async with runtime.open():
             interrupted.cancel()
-            desk.offer("a", "b")
+            runtime.offer("a", "b")
             await trio.sleep_forever()
     assert interrupted.cancelled_caught
-    assert desk.told == ["a", "b"]
+    assert runtime.told == ["a", "b"]
 
 
 async def test_a_cancelled_command_waits_no_longer_than_another(autojump_clock: trio.testing.MockClock) -> None:
     begun = trio.current_time()
     with trio.CancelScope() as interrupted:
-        async with Desk(takes(5)).open() as desk:
+        async with Runtime(takes(5)).open() as runtime:
             interrupted.cancel()
-            desk.offer("a")
+            runtime.offer("a")
     assert trio.current_time() - begun == pytest.approx(LAST)
 
 
@@ -226,17 +226,17 @@ def test_whatever_comes_when_each_event_is_told_in_its_order_or_counted(
 ) -> None:
     async def main() -> None:
         offered = 0
-        async with Desk(takes(seconds)).open() as desk:
+        async with Runtime(takes(seconds)).open() as runtime:
             for size, pause in bursts:
                 begun = trio.current_time()
-                desk.offer(*(str(offered + number) for number in range(size)))
+                runtime.offer(*(str(offered + number) for number in range(size)))
                 offered += size
                 assert trio.current_time() == begun
                 await trio.sleep(pause)
             await trio.sleep((CAPACITY + 1) * PATIENCE)
-        numbers = [int(content) for content in desk.told]
+        numbers = [int(content) for content in runtime.told]
         assert numbers == sorted(set(numbers))
-        assert len(numbers) + desk.notifier.left_out == offered
-        assert len(desk.said) <= 2
+        assert len(numbers) + runtime.notifier.left_out == offered
+        assert len(runtime.said) <= 2
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from cuggino.agents.claude.lines import Line, RateLimit
-from cuggino.agents.remains import Cause, describe_exit, last_lines
+from cuggino.agents.exit_report import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 

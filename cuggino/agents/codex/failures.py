@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from cuggino.agents.remains import Cause, describe_exit, last_lines
+from cuggino.agents.exit_report import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 

@@ -11,8 +11,8 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
+from cuggino.agents.exit_report import Cause, describe_exit, last_lines
 from cuggino.agents.gemini.lines import Line
-from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 

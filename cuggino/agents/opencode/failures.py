@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from cuggino.agents.exit_report import Cause, describe_exit, last_lines
 from cuggino.agents.opencode.lines import Error
-from cuggino.agents.remains import Cause, describe_exit, last_lines
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 

@@ -46,7 +46,7 @@ def repair(values: Mapping[str, str]) -> Prompt:
     return _filled("repair", values, ())
 
 
-def mending(name: Literal["fixer", "thread"], values: Mapping[str, str]) -> Prompt:
+def fixing(name: Literal["fixer", "thread"], values: Mapping[str, str]) -> Prompt:
     """For the agent that mends a pull request's check, or does what a review thread asks."""
     return _filled(name, values, ())
 

@@ -13,11 +13,11 @@ import trio
 
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.agents.scripted.backend import ScriptedBackend
-from cuggino.ci.agents import SandboxedAgents
+from cuggino.ci.agents import SandboxedFixers
 from cuggino.ci.branch import GitBranch, Remotes
 from cuggino.ci.decide import Failure
 from cuggino.ci.file import StateFile, hide
-from cuggino.ci.ports import Faster, Refused
+from cuggino.ci.ports import NonFastForward, Refused
 from cuggino.config import Config
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind, StorageError
 from cuggino.events import AgentMessage, Event, Send
@@ -63,8 +63,8 @@ class Scene:
         self.ran: list[AgentOptions] = []
         self.events: list[Event] = []
         self.branch = GitBranch(self.root, self.root / ".git", "origin", "change", "github.com", 12)
-        children = Children(marker=uuid7().replace("-", ""), hurry=trio.Event())
-        self.agents = SandboxedAgents(
+        children = Children(marker=uuid7().replace("-", ""), force_kill=trio.Event())
+        self.agents = SandboxedFixers(
             self.project, self.config, lambda _: self, lambda _: FakeBackend(), children, self.branch, "origin", 12
         )
 
@@ -87,7 +87,7 @@ class Scene:
         self.events.append(event)
 
     async def mend(self) -> Any:
-        return await self.agents.mend_check(FAILURE, "the log", "the cause", self.head, self.send)
+        return await self.agents.fix_check(FAILURE, "the log", "the cause", self.head, self.send)
 
     @property
     def left(self) -> list[str]:
@@ -178,7 +178,7 @@ async def test_what_it_reads_are_files_that_are_not_brought_home(scene: Scene) -
     assert (triage.verdict, triage.cause) == ("flake", "chance")
     await scene.mend()
     comments = (comment(1, body="Why?"), comment(2, "bot", "NONE", bot=True, body="Because."))
-    work = await scene.agents.mend_thread(thread("t", *comments, left_out=3), comments, scene.head, scene.send)
+    work = await scene.agents.fix_thread(thread("t", *comments, left_out=3), comments, scene.head, scene.send)
     assert work.tip is None
     assert seen["failure.md"] == (
         "# test [skip ci] (3.11)\n\n## What was found to be the cause\n\nthe cause\n\n## Its log\n\nthe log\n"
@@ -258,7 +258,7 @@ async def test_a_conflict_that_the_agent_leaves_is_not_committed(scene: Scene) -
         git(scene.root, "commit", "-qam", name)
         git(scene.root, "push", "-q", "origin", name)
     scene.head = git(scene.root, "rev-parse", "change")
-    work = await scene.agents.mend_conflict("main", scene.head, scene.send)
+    work = await scene.agents.fix_conflict("main", scene.head, scene.send)
     assert work.tip is None
     assert "a.py" in work.summary
 
@@ -268,7 +268,7 @@ async def test_a_conflict_that_the_agent_leaves_is_not_committed(scene: Scene) -
         return "ok"
 
     scene.does = does
-    work = await scene.agents.mend_conflict("main", scene.head, scene.send)
+    work = await scene.agents.fix_conflict("main", scene.head, scene.send)
     assert git(scene.root, "show", f"{work.tip}:a.py") == "both"
     assert git(scene.root, "rev-parse", f"{work.tip}^1", f"{work.tip}^2").split() == [
         scene.head,
@@ -289,7 +289,7 @@ async def test_pushing(scene: Scene) -> None:
     await scene.branch.push(first)
     assert await scene.branch.head() == first
     await scene.branch.push(first)  # done again after a crash
-    with pytest.raises(Faster):
+    with pytest.raises(NonFastForward):
         await scene.branch.push(commit(scene.head, "beside"))
     hook = scene.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho protected >&2; exit 1\n")

@@ -12,9 +12,9 @@ import trio
 from cuggino.config import Integrate
 from cuggino.errors import SandboxError
 from cuggino.events import ConflictsFound
-from cuggino.sandbox.home import Home, Journey, bring_home
+from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.merge import RepairRequest
 from cuggino.sandbox.leaks import Leak
-from cuggino.sandbox.merging import RepairRequest
 from cuggino.sandbox.sandbox import Sandbox
 from tests.process.sandbox.merge_house import (
     PERMITS,
@@ -46,14 +46,14 @@ def sandbox(repository: Path, tmp_path: Path) -> Sandbox:
     return new_sandbox(repository, tmp_path / "sandboxes")
 
 
-def journey(
+def integration(
     sandbox: Sandbox,
     chosen: Integrate | None = "merge",
     *,
     check: Callable[[Path], Awaitable[bool]] | None = None,
     repair: Callable[[RepairRequest], Awaitable[bool]] | None = None,
-) -> Journey:
-    return Journey(
+) -> Integration:
+    return Integration(
         sandbox=sandbox,
         tip=tip(sandbox),
         permits=PERMITS,
@@ -73,25 +73,25 @@ def status(folder: Path) -> str:
 
 
 async def test_nothing_changed(sandbox: Sandbox) -> None:
-    home = await bring_home(msgspec.structs.replace(journey(sandbox), tip=None), Sent())
+    home = await integrate(msgspec.structs.replace(integration(sandbox), tip=None), Sent())
     assert home.how == "nothing"
 
 
 async def test_without_an_origin_the_branch_is_kept_and_it_says_why(sandbox: Sandbox) -> None:
     ours = commit(sandbox.folder, {"list": "x\n"})
-    home = await bring_home(journey(sandbox, None), Sent())
+    home = await integrate(integration(sandbox, None), Sent())
     assert (home.how, home.branch, home.tip) == ("branch", sandbox.branch, ours)
     assert home.reason == "There is no origin on GitHub. So the branch is kept."
-    chosen = await bring_home(journey(sandbox, "pr"), Sent())
+    chosen = await integrate(integration(sandbox, "pr"), Sent())
     assert (chosen.how, chosen.reason) == ("kept", "There is no origin on GitHub.")
-    plain = await bring_home(journey(sandbox, "branch"), Sent())
+    plain = await integrate(integration(sandbox, "branch"), Sent())
     assert (plain.how, plain.reason) == ("branch", "")
 
 
 async def test_a_base_that_stood_still_moves_forward_in_a_straight_line(sandbox: Sandbox) -> None:
     base = main(sandbox.repository)
     ours = commit(sandbox.folder, {"list": "x\n", "new": "y\n"}, "The thing")
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert (home.how, home.base, home.tip, home.merged) == ("merge", base, ours, None)
     assert main(sandbox.repository) == ours
     assert (sandbox.repository / "new").read_text() == "y\n"
@@ -101,7 +101,7 @@ async def test_a_base_that_stood_still_moves_forward_in_a_straight_line(sandbox:
 async def test_a_base_that_moved_is_merged_first_and_the_log_says_what(sandbox: Sandbox) -> None:
     ours = commit(sandbox.folder, {"list": "x\n"}, "The thing")
     theirs = commit(sandbox.repository, {"other": "y\n"}, "Something else")
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert (home.how, home.merged) == ("merge", "clean")
     assert (
         git(sandbox.repository, "log", "--first-parent", "--format=%s") == "Merge Do the thing\nSomething else\nfirst"
@@ -120,7 +120,7 @@ async def test_a_base_that_is_checked_out_nowhere(sandbox: Sandbox) -> None:
     git(sandbox.repository, "checkout", "--quiet", "-b", "elsewhere")
     before = tree(sandbox.repository)
     ours = commit(sandbox.folder, {"list": "x\n"})
-    assert (await bring_home(journey(sandbox), Sent())).how == "merge"
+    assert (await integrate(integration(sandbox), Sent())).how == "merge"
     assert main(sandbox.repository) == ours
     assert tree(sandbox.repository) == before
     assert status(sandbox.repository) == ""
@@ -130,7 +130,7 @@ async def test_a_base_that_is_checked_out_in_another_worktree(sandbox: Sandbox, 
     git(sandbox.repository, "checkout", "--quiet", "-b", "elsewhere")
     git(sandbox.repository, "worktree", "add", "--quiet", str(tmp_path / "other tree"), "main")
     ours = commit(sandbox.folder, {"list": "x\n"})
-    assert (await bring_home(journey(sandbox), Sent())).how == "merge"
+    assert (await integrate(integration(sandbox), Sent())).how == "merge"
     assert (tmp_path / "other tree" / "list").read_text() == "x\n"
     assert git(tmp_path / "other tree", "rev-parse", "HEAD") == ours
     assert status(tmp_path / "other tree") == ""
@@ -142,7 +142,7 @@ async def test_the_persons_other_changes_stay(sandbox: Sandbox) -> None:
     git(sandbox.repository, "add", "staged")
     git(sandbox.repository, "config", "merge.autoStash", "true")
     before = status(sandbox.repository)
-    assert (await bring_home(journey(sandbox), Sent())).how == "merge"
+    assert (await integrate(integration(sandbox), Sent())).how == "merge"
     assert status(sandbox.repository) == before
     assert (sandbox.repository / "other").read_text() == "in work\n"
 
@@ -154,7 +154,7 @@ async def test_the_persons_changes_in_the_same_paths_prevent_it(sandbox: Sandbox
     write(sandbox.repository, theirs)
     git(sandbox.repository, "config", "merge.autoStash", "true")
     before = (main(sandbox.repository), tree(sandbox.repository), status(sandbox.repository))
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert home.how == "kept"
     assert "would be overwritten by merge" in home.reason
     assert next(iter(theirs)) in home.reason
@@ -163,7 +163,7 @@ async def test_the_persons_changes_in_the_same_paths_prevent_it(sandbox: Sandbox
     assert tip(sandbox) == ours
     assert status(sandbox.folder) == ""
     git(sandbox.repository, "stash", "--include-untracked")
-    assert (await bring_home(journey(sandbox), Sent())).how == "merge"
+    assert (await integrate(integration(sandbox), Sent())).how == "merge"
 
 
 async def test_a_rebase_of_the_base_is_not_disturbed(sandbox: Sandbox) -> None:
@@ -173,7 +173,7 @@ async def test_a_rebase_of_the_base_is_not_disturbed(sandbox: Sandbox) -> None:
     git(sandbox.repository, "checkout", "--quiet", "main")
     before = commit(sandbox.repository, {"list": "main\n"})
     git(sandbox.repository, "rebase", "onto", check=False)
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert (home.how, home.reason) == ("kept", "main cannot be moved forward: main is being rebased.")
     assert main(sandbox.repository) == before
 
@@ -186,9 +186,9 @@ async def test_the_check_command_sees_the_merge_and_can_prevent_it(sandbox: Sand
         seen.append(((root / "list").read_text(), (root / "other").read_text() == "y\n"))
         return False
 
-    assert (await bring_home(journey(sandbox, check=check), Sent())).reason == "The check command fails."
+    assert (await integrate(integration(sandbox, check=check), Sent())).reason == "The check command fails."
     theirs = commit(sandbox.repository, {"other": "y\n"})
-    home = await bring_home(journey(sandbox, check=check), Sent())
+    home = await integrate(integration(sandbox, check=check), Sent())
     assert (home.how, home.reason) == ("kept", "The check command fails after the merge.")
     assert seen == [("x\n", False), ("x\n", True)]
     assert (main(sandbox.repository), tip(sandbox)) == (theirs, ours)
@@ -206,7 +206,7 @@ async def test_somebody_moves_the_base_while_it_is_checked(sandbox: Sandbox) -> 
             moved.append(commit(sandbox.repository, {"other": f"moved {len(moved)}\n"}, "moved"))
         return True
 
-    home = await bring_home(journey(sandbox, check=check), Sent())
+    home = await integrate(integration(sandbox, check=check), Sent())
     assert home.how == "merge"
     assert git(sandbox.repository, "log", "-1", "--format=%P") == f"{moved[1]} {ours}"
     assert git(sandbox.repository, "rev-list", "--merges", "--count", "main") == "1"
@@ -222,7 +222,7 @@ async def test_somebody_moves_a_base_that_is_checked_out_nowhere(sandbox: Sandbo
         git(sandbox.repository, "update-ref", "refs/heads/main", theirs)
         return True
 
-    assert (await bring_home(journey(sandbox, check=check), Sent())).how == "merge"
+    assert (await integrate(integration(sandbox, check=check), Sent())).how == "merge"
     assert git(sandbox.repository, "merge-base", "--is-ancestor", theirs, "main") == ""
 
 
@@ -233,7 +233,7 @@ async def test_a_base_that_never_stands_still(sandbox: Sandbox) -> None:
         commit(sandbox.repository, {}, "moved")
         return True
 
-    home = await bring_home(journey(sandbox, check=check), Sent())
+    home = await integrate(integration(sandbox, check=check), Sent())
     assert (home.how, home.reason) == ("kept", "Others move main faster than it can be merged.")
     assert tip(sandbox) == ours
     assert status(sandbox.folder) == ""
@@ -243,7 +243,7 @@ async def test_eight_come_home_one_after_the_other(repository: Path, tmp_path: P
     """All with a line in the same place: each is a small conflict with those before it."""
     sandboxes = [new_sandbox(repository, tmp_path / "sandboxes") for _ in range(8)]
     busy: list[int] = []
-    homes: list[Home] = []
+    homes: list[IntegrationResult] = []
     sent = Sent()
     for number, sandbox in enumerate(sandboxes):
         commit(sandbox.folder, {"list": lines(after_20=f"line {number}"), f"new-{number}": "x\n"}, f"thing {number}")
@@ -256,7 +256,7 @@ async def test_eight_come_home_one_after_the_other(repository: Path, tmp_path: P
         return True
 
     async def one(sandbox: Sandbox) -> None:
-        homes.append(await bring_home(journey(sandbox, check=check), sent))
+        homes.append(await integrate(integration(sandbox, check=check), sent))
 
     async with trio.open_nursery() as nursery:
         for sandbox in sandboxes:
@@ -280,7 +280,7 @@ async def test_an_unrepairable_conflict_leaves_everything(sandbox: Sandbox) -> N
         write(sandbox.folder, {"more": "half\n"})
         return True
 
-    home = await bring_home(journey(sandbox, repair=repair), Sent())
+    home = await integrate(integration(sandbox, repair=repair), Sent())
     assert home.how == "kept"
     assert home.reason == "It conflicts with the base: list (contents). It could not be repaired."
     assert [str(conflict) for conflict in home.conflicts] == ["list (contents)"]
@@ -299,10 +299,10 @@ async def test_a_repair_is_kept_when_the_base_cannot_be_moved(sandbox: Sandbox) 
         write(sandbox.folder, {"list": lines(line_5="both")})
         return True
 
-    home = await bring_home(journey(sandbox, repair=repair), Sent())
+    home = await integrate(integration(sandbox, repair=repair), Sent())
     assert (home.how, home.merged, home.tip) == ("kept", "repair", tip(sandbox))
     git(sandbox.repository, "checkout", "list")
-    again = await bring_home(journey(sandbox), Sent())
+    again = await integrate(integration(sandbox), Sent())
     assert (again.how, main(sandbox.repository)) == ("merge", home.tip)
 
 
@@ -330,13 +330,13 @@ async def test_a_crash_at_any_step_can_be_done_again(
 
         monkeypatch.setattr(trio, "run_process", dying)
         try:
-            home = await bring_home(journey(sandbox), Sent())
+            home = await integrate(integration(sandbox), Sent())
         except Killed:
             monkeypatch.setattr(trio, "run_process", real)
         else:
             break
         assert git(sandbox.repository, "merge-base", "--is-ancestor", ours, tip(sandbox)) == ""
-        home = await bring_home(msgspec.structs.replace(journey(sandbox), tip=ours), Sent())
+        home = await integrate(msgspec.structs.replace(integration(sandbox), tip=ours), Sent())
         assert home.how == "merge"
         assert status(sandbox.repository) == ""
         assert status(sandbox.folder) == ""
@@ -354,7 +354,7 @@ async def test_what_is_merged_already_is_found(sandbox: Sandbox) -> None:
     ours = commit(sandbox.folder, {"list": "x\n"})
     git(sandbox.repository, "merge", "--quiet", str(sandbox.branch))
     later = commit(sandbox.repository, {"other": "y\n"})
-    home = await bring_home(journey(sandbox), Sent())
+    home = await integrate(integration(sandbox), Sent())
     assert (home.how, home.tip, main(sandbox.repository)) == ("merge", ours, later)
 
 
@@ -367,7 +367,7 @@ async def test_a_secret_stops_it(sandbox: Sandbox) -> None:
         asked.append((repository, base, tip))
         return [Leak(tip, "list"), Leak(tip, None)]
 
-    home = await bring_home(msgspec.structs.replace(journey(sandbox), leaks=leaks), Sent())
+    home = await integrate(msgspec.structs.replace(integration(sandbox), leaks=leaks), Sent())
     short = tip(sandbox)[:12]
     assert home.how == "kept"
     assert home.reason == f"A secret is in its commits: {short} (list), {short} (its message)."
@@ -378,12 +378,12 @@ async def test_a_secret_stops_it(sandbox: Sandbox) -> None:
 async def test_no_branch_to_merge_into(sandbox: Sandbox) -> None:
     commit(sandbox.folder, {"list": "x\n"})
     detached = msgspec.structs.replace(sandbox, target=None)
-    home = await bring_home(journey(detached), Sent())
+    home = await integrate(integration(detached), Sent())
     assert (home.how, home.reason) == ("kept", "It began at no branch that it could be merged into.")
     gone = msgspec.structs.replace(sandbox, target="gone")
-    assert (await bring_home(journey(gone), Sent())).reason == "The branch gone is not there any more."
+    assert (await integrate(integration(gone), Sent())).reason == "The branch gone is not there any more."
     with pytest.raises(SandboxError, match="has no branch"):
-        await bring_home(msgspec.structs.replace(journey(sandbox), sandbox=branchless(sandbox)), Sent())
+        await integrate(msgspec.structs.replace(integration(sandbox), sandbox=branchless(sandbox)), Sent())
 
 
 def branchless(sandbox: Sandbox) -> Sandbox:
@@ -398,7 +398,7 @@ async def test_no_hook_runs(sandbox: Sandbox, tmp_path: Path) -> None:
     commit(sandbox.repository, {"other": "y\n"})
     for path in (sandbox.repository / ".git" / "hooks").iterdir():
         path.chmod(0o755)
-    journey_ = journey(sandbox)
+    journey_ = integration(sandbox)
     (tmp_path / "ran").unlink(missing_ok=True)
-    assert (await bring_home(journey_, Sent())).how == "merge"
+    assert (await integrate(journey_, Sent())).how == "merge"
     assert not (tmp_path / "ran").exists()

@@ -10,10 +10,10 @@ import pytest
 
 from cuggino.errors import GitError
 from cuggino.events import ConflictsFound
-from cuggino.sandbox.merging import NOTES, Joining, Merged, RepairRequest, Unmerged, merge
-from cuggino.sandbox.placing import PLACED, finish, undo
+from cuggino.integrate.checkout import PLACED, finish, undo
+from cuggino.integrate.merge import NOTES, Merged, MergeRequest, RepairRequest, Unmerged, merge
+from cuggino.integrate.trees import merge_trees
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trees import merge_trees
 from tests.process.sandbox.merge_house import (
     PERMITS,
     Sent,
@@ -62,12 +62,12 @@ def diverge(sandbox: Sandbox, base: Files, branch: Files) -> tuple[str, str]:
     return commit(sandbox.repository, base, "in the base"), commit(sandbox.folder, branch, "on the branch")
 
 
-def joining(
+def merge_request(
     sandbox: Sandbox,
     check: Callable[[Path], Awaitable[bool]] | None = None,
     repair: Callable[[RepairRequest], Awaitable[bool]] | None = None,
-) -> Joining:
-    return Joining(sandbox=sandbox, permits=PERMITS, message="Merge it", check=check, repair=repair)
+) -> MergeRequest:
+    return MergeRequest(sandbox=sandbox, permits=PERMITS, message="Merge it", check=check, repair=repair)
 
 
 class Checked:
@@ -115,7 +115,7 @@ async def test_a_clean_merge_is_checked_in_the_folder_before_the_branch_has_it(s
     base, ours = diverge(sandbox, {"other": lines(line_5="five")}, {"list": lines(line_9="nine")})
     check = Checked()
     sent = Sent()
-    merged = await merge(joining(sandbox, check), base, ours, sent)
+    merged = await merge(merge_request(sandbox, check), base, ours, sent)
     assert isinstance(merged, Merged)
     assert merged.how == "clean"
     assert sent.events == []
@@ -131,7 +131,7 @@ async def test_a_clean_merge_is_checked_in_the_folder_before_the_branch_has_it(s
 
 async def test_a_merge_onto_the_branch_has_the_branch_as_its_first_parent(sandbox: Sandbox) -> None:
     base, ours = diverge(sandbox, {"other": "other\n"}, {"list": "list\n"})
-    merged = await merge(msgspec.structs.replace(joining(sandbox), onto_branch=True), base, ours, Sent())
+    merged = await merge(msgspec.structs.replace(merge_request(sandbox), onto_branch=True), base, ours, Sent())
     assert isinstance(merged, Merged)
     assert git(sandbox.repository, "log", "-1", "--format=%P", merged.commit) == f"{ours} {base}"
 
@@ -143,7 +143,7 @@ async def test_small_conflicts_keep_both_sides_the_bases_first(sandbox: Sandbox)
         {"list": lines(after_5="branch one\nbranch two", after_20="branch three"), "sp äce\n": "x\nz\n"},
     )
     check, sent = Checked(), Sent()
-    merged = await merge(joining(sandbox, check), base, ours, sent)
+    merged = await merge(merge_request(sandbox, check), base, ours, sent)
     assert isinstance(merged, Merged)
     assert merged.how == "small"
     assert sent.events == [ConflictsFound(paths=("list", "sp äce\n"), small=True)]
@@ -193,7 +193,7 @@ async def test_what_is_no_small_conflict_is_left_as_it_was_without_an_agent(
     theirs, ours = diverge(sandbox, base, branch)
     files = tree(sandbox.folder)
     sent = Sent()
-    result = await merge(joining(sandbox, Checked()), theirs, ours, sent)
+    result = await merge(merge_request(sandbox, Checked()), theirs, ours, sent)
     assert isinstance(result, Unmerged)
     found = {conflict.path.replace(theirs, "BASE"): conflict.kinds for conflict in result.conflicts}
     assert found == kinds
@@ -206,7 +206,7 @@ async def test_an_agent_repairs_what_is_large(sandbox: Sandbox) -> None:
     base, ours = diverge(sandbox, {"list": lines(line_5="base")}, {"list": lines(line_5="branch"), "mine": "1\n"})
     repair = Repairs({"list": lines(line_5="both"), "also": "needed\n", "mine": None})
     check = Checked()
-    merged = await merge(joining(sandbox, check, repair), base, ours, Sent())
+    merged = await merge(merge_request(sandbox, check, repair), base, ours, Sent())
     assert isinstance(merged, Merged)
     assert (merged.how, merged.left_out) == ("repair", ())
     request = repair.requests[0]
@@ -233,7 +233,7 @@ async def test_markers_and_a_failing_check_are_no_repair(sandbox: Sandbox) -> No
     half = lines(line_5="branch\n>>>>>>> of the branch")
     repair = Repairs({"list": half}, False, {"list": lines(line_5="both")})
     check = Checked(False)
-    asked = msgspec.structs.replace(joining(sandbox, check, repair), repair_attempts=3)
+    asked = msgspec.structs.replace(merge_request(sandbox, check, repair), repair_attempts=3)
     result = await merge(asked, base, ours, Sent())
     assert isinstance(result, Unmerged)
     assert [request.attempt for request in repair.requests] == [1, 2, 3]
@@ -249,7 +249,7 @@ async def test_a_file_with_lines_like_markers_can_be_repaired(sandbox: Sandbox) 
     commit(sandbox.repository, {"about": text + "end\n"})
     git(sandbox.folder, "reset", "--quiet", "--hard", "main")
     base, ours = diverge(sandbox, {"about": text + "base\n"}, {"about": text + "branch\n"})
-    done = await merge(joining(sandbox, None, Repairs({"about": text + "both\n"})), base, ours, Sent())
+    done = await merge(merge_request(sandbox, None, Repairs({"about": text + "both\n"})), base, ours, Sent())
     assert isinstance(done, Merged)
     assert at(sandbox, done.commit, "about") == (text + "both").strip()
 
@@ -267,7 +267,7 @@ async def test_conflicts_without_markers_are_to_be_decided(
 ) -> None:
     theirs, ours = diverge(sandbox, base, branch)
     repair = Repairs(decided, {NOTES: ""})
-    merged = await merge(joining(sandbox, None, repair), theirs, ours, Sent())
+    merged = await merge(merge_request(sandbox, None, repair), theirs, ours, Sent())
     assert isinstance(merged, Merged)
     (path,) = repair.requests[0].unmarked
     assert f"<<<<<<< {path} (" in bytes(repair.seen[0][NOTES]).decode()  # type: ignore[arg-type]
@@ -283,7 +283,7 @@ async def test_conflicts_without_markers_are_to_be_decided(
 async def test_a_merge_that_fails_the_check_is_for_an_agent_too(sandbox: Sandbox) -> None:
     base, ours = diverge(sandbox, {"other": "calls f\n"}, {"list": "renames f to g\n"})
     repair = Repairs({"other": "calls g\n"})
-    merged = await merge(joining(sandbox, Checked(False, True), repair), base, ours, Sent())
+    merged = await merge(merge_request(sandbox, Checked(False, True), repair), base, ours, Sent())
     assert isinstance(merged, Merged)
     assert repair.requests[0].paths == ()
     assert at(sandbox, merged.commit, "other") == "calls g"
@@ -297,7 +297,7 @@ async def test_a_repair_keeps_within_the_permits(sandbox: Sandbox, tmp_path: Pat
         PERMITS, manifest=msgspec.structs.replace(PERMITS.manifest, writable_paths=("list", "d/**"))
     )
     repair = Repairs({"list": "both\n", ".cuggino.json": "{}\n", "secret/kept": "other\n", "secret/more": "x\n"})
-    asked = msgspec.structs.replace(joining(sandbox, None, repair), permits=permits)
+    asked = msgspec.structs.replace(merge_request(sandbox, None, repair), permits=permits)
     merged = await merge(asked, base, ours, Sent())
     assert isinstance(merged, Merged)
     assert merged.left_out == (".cuggino.json", "secret/kept", "secret/more")
@@ -317,7 +317,7 @@ async def test_a_folder_that_became_a_link_brings_nothing_in(sandbox: Sandbox, t
         return True
 
     files = tree(sandbox.folder)
-    result = await merge(joining(sandbox, None, repair), base, ours, Sent())
+    result = await merge(merge_request(sandbox, None, repair), base, ours, Sent())
     if isinstance(result, Merged):
         assert "stolen" not in git(sandbox.repository, "show", result.commit)
         await undo(sandbox)
@@ -340,7 +340,7 @@ async def test_specs_and_what_was_left_out_stay_as_they_are(sandbox: Sandbox) ->
     write(sandbox.folder, {".specs/a.md": "the person's\n", "secret/kept": "left out\n", "new.ignored": "built\n"})
     git(sandbox.folder, "update-index", "--skip-worktree", ".specs/a.md")
     check = Checked()
-    merged = await merge(joining(sandbox, check), base, ours, Sent())
+    merged = await merge(merge_request(sandbox, check), base, ours, Sent())
     assert isinstance(merged, Merged)
     for seen in (check.seen[0], tree(sandbox.folder)):
         assert seen[".specs/a.md"] == b"the person's\n"
@@ -371,7 +371,7 @@ async def test_what_a_crash_leaves_is_undone(sandbox: Sandbox) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        await merge(joining(sandbox, None, repair), base, ours, Sent())
+        await merge(merge_request(sandbox, None, repair), base, ours, Sent())
     assert tree(sandbox.folder) != files
     await undo(sandbox)
     untouched(sandbox, ours, files)
@@ -395,7 +395,7 @@ async def test_nothing_of_the_sandboxes_is_run(sandbox: Sandbox, tmp_path: Path)
     (sandbox.folder / ".git").unlink()
     git(sandbox.folder, "init", "--quiet")
     git(sandbox.folder, "config", "core.fsmonitor", "./run-me")
-    merged = await merge(joining(sandbox, Checked(), Repairs({"list": "both\n"})), base, ours, Sent())
+    merged = await merge(merge_request(sandbox, Checked(), Repairs({"list": "both\n"})), base, ours, Sent())
     assert isinstance(merged, Merged)
     await finish(sandbox, merged.commit)
     assert tip(sandbox) == merged.commit

@@ -19,7 +19,7 @@ from cuggino.git.locked import repository_lock
 from cuggino.project import Project
 from cuggino.sandbox import records
 from cuggino.sandbox.provision import dirty, provision
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove
 from tests.process.sandbox.person import LAUNCHER, Person, files, git, has, listing, write
 
@@ -39,7 +39,7 @@ async def test_a_sandbox_has_the_base_and_what_is_lent(person: Person, launcher:
     assert sandbox.branch == f"spawn/{sandbox.id}" == git(sandbox.folder, "branch", "--show-current").strip()
     assert sandbox.base == git(person.top, "rev-parse", "HEAD").strip()
     assert (sandbox.target, sandbox.title, sandbox.cloned) == ("main", "A task", bool(launcher))
-    assert records.load(person.project, sandbox.id[:12]) == records.Record(sandbox=sandbox, stage=Stage.MADE)
+    assert records.load(person.project, sandbox.id[:12]) == records.Record(sandbox=sandbox, stage=SandboxStage.MADE)
 
 
 @BOTH
@@ -245,7 +245,7 @@ async def test_making_and_removing_wait_for_the_repository_s_lock(person: Person
         await trio.sleep(0.2)
         assert listing(common / "worktrees") == []
     (record,) = records.every(person.project)
-    assert record.stage is Stage.MADE
+    assert record.stage is SandboxStage.MADE
     async with trio.open_nursery() as nursery, repository_lock(common):
         nursery.start_soon(partial(remove, person.project, record.sandbox, force=False))
         await _until(lambda: not record.exists)
@@ -266,7 +266,7 @@ async def test_several_processes_do_not_fail_each_other(person: Person) -> None:
             for _ in range(3):
                 nursery.start_soon(trio.run_process, _program(person, 3))
     assert len(person.branches) == 1 + 9
-    assert {record.stage for record in records.every(person.project)} == {Stage.MADE}
+    assert {record.stage for record in records.every(person.project)} == {SandboxStage.MADE}
 
 
 async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:

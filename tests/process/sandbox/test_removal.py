@@ -17,7 +17,7 @@ from cuggino.git.locked import repository_lock
 from cuggino.sandbox import records
 from cuggino.sandbox.discard import discard
 from cuggino.sandbox.provision import provision
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove, uncommitted
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import settle
@@ -34,7 +34,7 @@ async def sandbox(person: Person, request: pytest.FixtureRequest) -> Sandbox:
 def gone(person: Person, sandbox: Sandbox) -> bool:
     assert listing(person.top / ".git" / "worktrees") == []
     assert not os.path.lexists(sandbox.folder)
-    assert [record.stage for record in records.every(person.project)] == [Stage.REMOVED]
+    assert [record.stage for record in records.every(person.project)] == [SandboxStage.REMOVED]
     return person.branches == ["main"]
 
 
@@ -53,7 +53,7 @@ async def test_what_is_not_committed_keeps_it(person: Person, sandbox: Sandbox, 
     with pytest.raises(SandboxError, match=f"not committed: {what}"):
         await remove(person.project, sandbox, force=False)
     assert await uncommitted(sandbox) == [what]
-    assert records.load(person.project, sandbox.id).stage is Stage.MADE
+    assert records.load(person.project, sandbox.id).stage is SandboxStage.MADE
     await remove(person.project, sandbox, force=True)
     assert gone(person, sandbox)
 
@@ -141,7 +141,7 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
     write(sandbox.folder / "kept", "work\n")
     settled = await settle(sandbox, permits(), "Work")
     write(sandbox.folder / "kept", "not wanted\n")
-    records.save(person.project, sandbox, Stage.REMOVING, tip=settled.tip)
+    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=settled.tip)
     if step >= 1:
         (sandbox.folder / "kept").unlink()
     if step >= 2:
@@ -157,7 +157,7 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
 async def test_a_commit_that_came_after_the_decision_keeps_the_branch(person: Person, sandbox: Sandbox) -> None:
     write(sandbox.folder / "kept", "work\n")
     settled = await settle(sandbox, permits(), "Work")
-    records.save(person.project, sandbox, Stage.REMOVING, tip=settled.tip)
+    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=settled.tip)
     shutil.rmtree(sandbox.folder)
     later = git(
         person.top, "commit-tree", "-m", "A person's", "-p", f"{settled.tip}", f"{settled.tip}^{{tree}}"
@@ -175,7 +175,7 @@ async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
     """And then it is like any sandbox: its work is in no other place."""
     write(sandbox.folder / "kept", "work\n")
     await settle(sandbox, permits(), "Work")
-    records.save(person.project, sandbox, Stage.REMOVING)
+    records.save(person.project, sandbox, SandboxStage.REMOVING)
     (sandbox.folder / "kept").unlink()
     if force:
         await remove(person.project, sandbox, force=True)
@@ -185,7 +185,7 @@ async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
         await remove(person.project, sandbox, force=False)
     assert not sandbox.folder.exists()
     assert sandbox.branch in person.branches
-    assert records.load(person.project, sandbox.id).stage is Stage.HOME
+    assert records.load(person.project, sandbox.id).stage is SandboxStage.HOME
 
 
 async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:
@@ -197,16 +197,16 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
         await settle(sandbox, permits(), "Work")
         if merged:
             git(person.top, "merge", "-q", "--no-edit", str(sandbox.branch))
-        records.save(person.project, sandbox, Stage.WORKED)
+        records.save(person.project, sandbox, SandboxStage.WORKED)
         return sandbox
 
     archived, torn = await worked("1.md"), await worked("2.md")
     tip = git(person.top, "rev-parse", str(torn.branch)).strip()
-    records.save(person.project, torn, Stage.REMOVING, tip=tip)
+    records.save(person.project, torn, SandboxStage.REMOVING, tip=tip)
     (torn.folder / "kept").unlink()
     (torn.folder / ".git").unlink()
     half_made = await provision(person.project, person.config(), title="work", item="1.md")
-    records.save(person.project, half_made, Stage.MAKING)
+    records.save(person.project, half_made, SandboxStage.MAKING)
     (half_made.folder / "kept").unlink()
     removed_by_hand = await worked("3.md", merged=False)
     (person.project.backlog / "4.md").write_text("not archived yet")
@@ -214,8 +214,8 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
     write((await worked("5.md")).folder / "kept", "later\n")
     await sweep(person.project)
     stages = {record.sandbox.id: (record.stage, record.exists) for record in records.every(person.project)}
-    assert {stages.pop(each.id) for each in (archived, torn, half_made)} == {(Stage.REMOVED, False)}
-    assert set(stages.values()) == {(Stage.WORKED, True)}
+    assert {stages.pop(each.id) for each in (archived, torn, half_made)} == {(SandboxStage.REMOVED, False)}
+    assert set(stages.values()) == {(SandboxStage.WORKED, True)}
     assert {removed_by_hand.id, waits.id, spawned.id} < set(stages)
     assert not {archived.branch, torn.branch, half_made.branch} & set(person.branches)
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from cuggino.config import Config, Spawn
+from cuggino.integrate.checkout import undo
+from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.merge import RepairRequest
 from cuggino.project import Project
-from cuggino.sandbox.home import Home, Journey, bring_home
-from cuggino.sandbox.merging import RepairRequest
-from cuggino.sandbox.placing import undo
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.removal import remove
 from cuggino.sandbox.sandbox import Sandbox
@@ -52,7 +52,7 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> Config:
     return Config(spawn=Spawn(root=str(tmp_path / "state"), include=(".env",), launcher=request.param))
 
 
-async def home_with(project: Project, sandbox: Sandbox, repair: bool = True) -> Home:
+async def home_with(project: Project, sandbox: Sandbox, repair: bool = True) -> IntegrationResult:
     async def agent(request: RepairRequest) -> bool:
         for text in (None, lines(line_5="both")):
             for path in request.paths if text is not None else ():
@@ -63,8 +63,10 @@ async def home_with(project: Project, sandbox: Sandbox, repair: bool = True) -> 
 
     await undo(sandbox)
     settled = await settle(sandbox, PERMITS, "The thing")
-    return await bring_home(
-        Journey(sandbox=sandbox, tip=settled.tip, permits=PERMITS, title="Do the thing", chosen="merge", repair=agent),
+    return await integrate(
+        Integration(
+            sandbox=sandbox, tip=settled.tip, permits=PERMITS, title="Do the thing", chosen="merge", repair=agent
+        ),
         Sent(),
     )
 
@@ -144,13 +146,13 @@ async def test_a_killed_repair_is_no_work_of_the_branchs(project: Project, confi
         raise Killed
 
     settled = await settle(sandbox, PERMITS, "The thing")
-    journey = Journey(
+    integration = Integration(
         sandbox=sandbox, tip=settled.tip, permits=PERMITS, title="Do the thing", chosen="merge", repair=killed
     )
     with pytest.raises(Killed):
-        await bring_home(journey, Sent())
+        await integrate(integration, Sent())
     assert "<<<<<<<" in (sandbox.root / "list").read_text()
     await undo(sandbox)
     assert await settle(sandbox, PERMITS, "Again") == settled
-    home = await bring_home(msgspec.structs.replace(journey, repair=None), Sent())
+    home = await integrate(msgspec.structs.replace(integration, repair=None), Sent())
     assert home.how == "kept"

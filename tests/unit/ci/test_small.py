@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cuggino import events
 from cuggino.ci.agents import _subject
+from cuggino.ci.fixing import answer
 from cuggino.ci.logs import trimmed
-from cuggino.ci.mending import answer
 from cuggino.ci.ports import Work
 from cuggino.ci.triage import triage_of
 from cuggino.output.ci import ci_lines

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from cuggino.ci.decide import Trust
-from cuggino.ci.ports import Faster, Limited, PollFailed, Refused, Triage, Work
+from cuggino.ci.ports import Limited, NonFastForward, PollFailed, Refused, Triage, Work
 from cuggino.ci.state import render
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import (
@@ -94,7 +94,7 @@ async def test_the_iterations_are_used_up_and_counted_anew(autojump_clock: MockC
 
 async def test_ctrl_c_ends_it_with_the_state_whole(autojump_clock: MockClock, world: World) -> None:
     world.checks(test="IN_PROGRESS")
-    world.script = lambda number: world.press() if number == 3 else None
+    world.script = lambda number: world.escalate() if number == 3 else None
     assert await world.watch() == 130
     assert (world.ended.exit, world.ended.exit_code) == ("interrupted", 130)
     assert world.file.load() is not None
@@ -511,7 +511,7 @@ async def test_no_checks_after_a_push_are_waited_for_too(autojump_clock: MockClo
 
 async def test_somebody_is_faster(autojump_clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE")
-    world.push_refused = Faster()
+    world.push_refused = NonFastForward()
 
     def script(number: int) -> None:
         if number == 3:

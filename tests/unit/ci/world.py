@@ -28,7 +28,7 @@ from cuggino.ci.state import State
 from cuggino.ci.watch import watch_pull
 from cuggino.events import CiEvent, CiNeedsPerson, CiPolled, CiWatchEnded, Event, Send
 from cuggino.project import Project
-from cuggino.signals import Stop
+from cuggino.signals import Shutdown
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = "a" * 40
@@ -84,7 +84,7 @@ class World:
         self.trust = Trust(bots=("bot",))
         self.trust_author = False
         self.limit = 90
-        self.stop = Stop()
+        self.shutdown = Shutdown()
         self.events: list[tuple[float, Event]] = []
         self.polls: list[float] = []
         self.requests = 0
@@ -210,14 +210,14 @@ class World:
         left = self.triages[failure.name]
         return left.pop(0) if left else Triage(verdict="real", cause=f"why {failure.name} fails")
 
-    async def mend_check(self, failure: Failure, _log: str, _cause: str, head: str, _send: Send) -> Work:
+    async def fix_check(self, failure: Failure, _log: str, _cause: str, head: str, _send: Send) -> Work:
         return await self._work(failure.name, head)
 
-    async def mend_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, _send: Send) -> Work:
+    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, _send: Send) -> Work:
         self.seen_comments.append(comments)
         return await self._work(thread.id, head)
 
-    async def mend_conflict(self, _base: str, head: str, _send: Send) -> Work:
+    async def fix_conflict(self, _base: str, head: str, _send: Send) -> Work:
         return await self._work("conflict", head)
 
     async def _work(self, name: str, head: str) -> Work:
@@ -255,20 +255,20 @@ class World:
                 world.kept.append(commit)
                 return "kept"
 
-        async def hands(_pull: PullRequest) -> tuple[Branch, World]:
+        async def context(_pull: PullRequest) -> tuple[Branch, World]:
             return Branch(), world
 
-        self.stop = Stop()
-        with self.stop.interrupted:
+        self.shutdown = Shutdown()
+        with self.shutdown.interrupted:
             return await watch_pull(
                 file=self.file,
                 hub=self,
-                hands=hands,
+                context=context,
                 system=self.system,
                 trust=self.trust,
                 trust_author=self.trust_author,
                 limit=self.limit,
-                stop=self.stop,
+                shutdown=self.shutdown,
                 send=self.send,
                 now=lambda: START + timedelta(seconds=trio.current_time()),
             )
@@ -277,8 +277,8 @@ class World:
     async def send(self, event: Event) -> None:
         self.events.append((trio.current_time(), event))
 
-    def press(self) -> None:
-        self.stop.press(signal.SIGINT)
+    def escalate(self) -> None:
+        self.shutdown.escalate(signal.SIGINT)
 
     # ---- what was seen
 

@@ -6,9 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cuggino.config import Limits
-from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.loop.again import (
+from cuggino.agents.retry import (
     AFTER_RESET,
     AskAgain,
     GiveUp,
@@ -22,6 +20,8 @@ from cuggino.loop.again import (
     WaitUntil,
     decide,
 )
+from cuggino.config import Limits
+from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from tests.unit.stage import START
 
 LIMITS = Limits(nudges=2, retries=3)

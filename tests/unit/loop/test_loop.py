@@ -63,7 +63,7 @@ async def test_the_whole_loop_in_order(tmp_path: Path, autojump_clock: MockClock
         FULL,
     )
     session = session_of(stage)
-    last = await run_loop(stage.workshop, session, stage.send)
+    last = await run_loop(stage.context, session, stage.send)
     assert last == LoopApproved(iteration=2)
     one_task = ["ImplementingStart", "Done", "CommitPerformed", "CheckCommandOutput"]
     planning = ["IterationStart", "PlanningStart", "PlanComplete", "SetupCommandOutput", "CheckCommandOutput"]
@@ -85,7 +85,7 @@ async def test_the_whole_loop_in_order(tmp_path: Path, autojump_clock: MockClock
 
 async def test_without_commands_and_commits_there_are_no_such_phases(tmp_path: Path, autojump_clock: MockClock) -> None:
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert stage.names == [
         *["LoopStart", "IterationStart", "PlanningStart", "PlanComplete", "ImplementingStart", "Done"],
         *["ReviewingStart", "Approved", "LoopApproved"],
@@ -97,7 +97,7 @@ async def test_without_commands_and_commits_there_are_no_such_phases(tmp_path: P
 async def test_a_loop_says_first_what_it_is_about(tmp_path: Path, autojump_clock: MockClock) -> None:
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]))
     session = Session.create(stage.project, "@the/item.md", backlog_file="item.md", backlog_hash="1")
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     assert stage.events[0] == LoopStart(iteration=1, focus="@the/item.md", backlog_file="item.md", resumed=False)
 
 
@@ -114,7 +114,7 @@ async def test_the_session_file_is_the_plan_and_every_marker_as_it_is_emitted(
 
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[implement], reviewer=[APPROVE]))
     session = session_of(stage)
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     head = "# Plan\n1. the task\n\n# Progress Log\n\n"
     assert seen == [f"{head}<NOTE>a choice</NOTE>\n\n"]
     assert session.file.read_text() == (
@@ -138,14 +138,14 @@ async def test_the_review_that_a_reviewer_wrote_reaches_the_planner_and_a_stale_
     reviews: list[str | None] = []
     stage = Stage(tmp_path, Troupe(planner=[plan], implementer=[DONE], reviewer=[write_review, REFUSE, APPROVE]))
     session = session_of(stage)
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     assert reviews == [None, "finding 1", "the tests are missing\n"]
 
 
 async def test_a_persons_review_is_the_first_planners_input(tmp_path: Path, autojump_clock: MockClock) -> None:
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]))
     session = Session.create(stage.project, "focus", review="look at line 3")
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     assert str(session.review) in stage.troupe.played[0].options.prompt
     assert "look at line 3" not in stage.troupe.played[0].options.prompt
 
@@ -155,7 +155,7 @@ async def test_a_spec_issue_stops_the_loop_at_once(tmp_path: Path, autojump_cloc
     parts = {"planner": [PLAN], "implementer": [DONE], "reviewer": [APPROVE]}
     stage = Stage(tmp_path, Troupe(**parts | {role: [says(SpecIssue(content="a and b exclude each other"))]}), FULL)
     session = session_of(stage)
-    last = await run_loop(stage.workshop, session, stage.send)
+    last = await run_loop(stage.context, session, stage.send)
     assert isinstance(last, LoopSpecIssue)
     assert stage.troupe.roles[-1] == role
     assert (stage.project.spec_issues / last.filename).read_text() == "a and b exclude each other\n"
@@ -165,7 +165,7 @@ async def test_a_spec_issue_stops_the_loop_at_once(tmp_path: Path, autojump_cloc
 async def test_max_iterations(tmp_path: Path, autojump_clock: MockClock) -> None:
     config = Config(max_iterations=2)
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[REFUSE]), config)
-    last = await run_loop(stage.workshop, session_of(stage), stage.send)
+    last = await run_loop(stage.context, session_of(stage), stage.send)
     assert last == LoopMaxIterations(iteration=2, max_iterations=2)
     assert stage.troupe.roles.count(Role.REVIEWER) == 2
 
@@ -173,7 +173,7 @@ async def test_max_iterations(tmp_path: Path, autojump_clock: MockClock) -> None
 async def test_a_commit_that_fails_is_told_and_the_loop_goes_on(tmp_path: Path, autojump_clock: MockClock) -> None:
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]), FULL)
     stage.git.fails = "fatal: a hook said no"
-    last = await run_loop(stage.workshop, session_of(stage), stage.send)
+    last = await run_loop(stage.context, session_of(stage), stage.send)
     assert isinstance(last, LoopApproved)
     assert CommitFailed(iteration=1, message="fatal: a hook said no") in stage.events
 
@@ -184,7 +184,7 @@ async def test_check_output_reaches_the_next_agent_as_a_file_not_as_text(
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]), FULL)
     stage.commands.exit_code = 3
     session = session_of(stage)
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     for played in stage.troupe.played[1:]:
         assert str(session.check) in played.options.prompt
         assert "exited with 3" in played.options.prompt
@@ -196,7 +196,7 @@ async def test_the_first_terminal_marker_counts_and_later_ones_are_ignored(
 ) -> None:
     both = says(Progress(content="one"), Note(content="late"), Done(content="two"))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[both, DONE], reviewer=[APPROVE]), FULL)
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert stage.git.commits == ["one", "all of it"]
     assert [event for event in stage.events if isinstance(event, Done)] == [Done(content="all of it")]
 
@@ -204,7 +204,7 @@ async def test_the_first_terminal_marker_counts_and_later_ones_are_ignored(
 async def test_an_error_after_the_terminal_marker_does_not_matter(tmp_path: Path, autojump_clock: MockClock) -> None:
     late = says(Done(content="d"), then=LlmSessionError("boom", LlmSessionErrorKind.OVERLOADED))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[late], reviewer=[APPROVE]))
-    assert isinstance(await run_loop(stage.workshop, session_of(stage), stage.send), LoopApproved)
+    assert isinstance(await run_loop(stage.context, session_of(stage), stage.send), LoopApproved)
 
 
 # ---- agents that do not behave ----------------------------------------------------------------
@@ -220,7 +220,7 @@ async def test_an_agent_that_goes_on_after_its_marker_has_ten_seconds(
             await trio.sleep(1)
 
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[never_ends], reviewer=[APPROVE]))
-    assert isinstance(await run_loop(stage.workshop, session_of(stage), stage.send), LoopApproved)
+    assert isinstance(await run_loop(stage.context, session_of(stage), stage.send), LoopApproved)
     assert stage.troupe.played[1].stopped
     assert trio.current_time() == 10.0
 
@@ -232,7 +232,7 @@ async def test_without_a_marker_it_is_asked_again_in_the_same_conversation(
         tmp_path,
         Troupe(planner=[PLAN], implementer=[says(AgentMessage(text="hm")), DONE], reviewer=[APPROVE]),
     )
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     first, second = (played.options for played in stage.troupe.played[1:3])
     assert first.session_id is not None
     assert first.resume_session_id is None
@@ -247,7 +247,7 @@ async def test_an_agent_that_never_spoke_starts_afresh_with_the_whole_prompt(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[says(), DONE], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     first, second = (played.options for played in stage.troupe.played[1:3])
     assert second.resume_session_id is None
     assert second.session_id not in (None, first.session_id)
@@ -261,7 +261,7 @@ async def test_nudges_come_to_an_end(tmp_path: Path, autojump_clock: MockClock) 
     )
     session = session_of(stage)
     with pytest.raises(LoopError, match="I am lost") as caught:
-        await run_loop(stage.workshop, session, stage.send)
+        await run_loop(stage.context, session, stage.send)
     assert caught.value.phase == "implementer"
     assert stage.troupe.roles.count(Role.IMPLEMENTER) == 3
     last = stage.events[-1]
@@ -285,7 +285,7 @@ async def test_silence_is_noticed_on_time_and_a_running_tool_is_not_silence(
 
     config = Config(limits=Limits(idle_timeout=1800, agent_timeout=100_000))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[build_then_silent, DONE], reviewer=[APPROVE]), config)
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert trio.current_time() == 5000 + 17_000 + 1800
     retry = next(event for event in stage.events if isinstance(event, AgentRetry))
     assert "silent for 1800 s" in retry.reason
@@ -300,7 +300,7 @@ async def test_an_agent_that_runs_too_long_is_stopped_even_while_a_tool_runs(
         raise AssertionError
 
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[busy, DONE], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert trio.current_time() == 7200
     retry = next(event for event in stage.events if isinstance(event, AgentRetry))
     assert "longer than 7200 s" in retry.reason
@@ -314,7 +314,7 @@ async def test_a_slow_display_is_not_an_agents_silence(tmp_path: Path, autojump_
 
     words = says(AgentMessage(text="a"), Done(content="d"))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[words], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), slow_send)
+    await run_loop(stage.context, session_of(stage), slow_send)
     assert not any(isinstance(event, AgentRetry) for event in stage.events)
 
 
@@ -326,7 +326,7 @@ async def test_an_overload_is_retried_in_the_same_conversation_and_uses_no_itera
     stage = Stage(
         tmp_path, Troupe(planner=[PLAN], implementer=[overloaded, overloaded, DONE], reviewer=[APPROVE]), config
     )
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     retries = [event for event in stage.events if isinstance(event, AgentRetry)]
     assert [retry.attempt for retry in retries] == [1, 2]
     assert 5 <= retries[0].delay <= 6.25
@@ -339,7 +339,7 @@ async def test_retries_come_to_an_end_with_the_reason(tmp_path: Path, autojump_c
     down = says(then=LlmSessionError("529 Overloaded", LlmSessionErrorKind.OVERLOADED, advice="Try later."))
     stage = Stage(tmp_path, Troupe(planner=[down]), Config(limits=Limits(retries=2)))
     with pytest.raises(LoopError, match="529 Overloaded") as caught:
-        await run_loop(stage.workshop, session_of(stage), stage.send)
+        await run_loop(stage.context, session_of(stage), stage.send)
     assert caught.value.kind is LlmSessionErrorKind.OVERLOADED
     assert len(stage.troupe.played) == 3
 
@@ -350,7 +350,7 @@ async def test_a_usage_limit_is_waited_for_until_shortly_after_its_reset(
     resets = START + timedelta(hours=4)
     limited = says(then=LlmSessionError("session limit", LlmSessionErrorKind.USAGE_LIMIT, resets_at=resets))
     stage = Stage(tmp_path, Troupe(planner=[limited, PLAN], implementer=[DONE], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     waiting = next(event for event in stage.events if isinstance(event, AgentWaiting))
     assert waiting == AgentWaiting(iteration=1, until=resets + timedelta(seconds=30), reason="session limit")
     assert stage.troupe.played[1].at == 4 * 3600 + 30
@@ -360,7 +360,7 @@ async def test_a_setup_error_is_not_retried_and_its_advice_is_shown(tmp_path: Pa
     no_key = says(then=LlmSessionError("Not logged in", LlmSessionErrorKind.SETUP, advice="Run `claude` and /login."))
     stage = Stage(tmp_path, Troupe(planner=[no_key]))
     with pytest.raises(LoopError, match="Not logged in"):
-        await run_loop(stage.workshop, session_of(stage), stage.send)
+        await run_loop(stage.context, session_of(stage), stage.send)
     assert len(stage.troupe.played) == 1
     assert stage.events[-1] == LoopFailed(
         iteration=1, phase="planner", message="Not logged in\nRun `claude` and /login."
@@ -370,7 +370,7 @@ async def test_a_setup_error_is_not_retried_and_its_advice_is_shown(tmp_path: Pa
 async def test_a_planner_that_wrote_no_plan_is_asked_again(tmp_path: Path, autojump_clock: MockClock) -> None:
     empty = says(AgentMessage(text="…"), PlanComplete(content=""))
     stage = Stage(tmp_path, Troupe(planner=[empty, PLAN], implementer=[DONE], reviewer=[APPROVE]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert stage.troupe.roles.count(Role.PLANNER) == 2
 
 
@@ -378,7 +378,7 @@ async def test_a_plan_that_was_only_said_is_the_plan(tmp_path: Path, autojump_cl
     said = says(PlanComplete(content="1. do it"))
     stage = Stage(tmp_path, Troupe(planner=[said], implementer=[DONE], reviewer=[APPROVE]))
     session = session_of(stage)
-    await run_loop(stage.workshop, session, stage.send)
+    await run_loop(stage.context, session, stage.send)
     assert session.file.read_text().startswith("1. do it\n\n# Progress Log\n\n")
 
 
@@ -389,7 +389,7 @@ async def test_progress_without_any_change_of_the_tree_fails_after_three(
     stage.git.implementers_work = False
     session = session_of(stage)
     with pytest.raises(LoopError, match="did not change"):
-        await run_loop(stage.workshop, session, stage.send)
+        await run_loop(stage.context, session, stage.send)
     assert stage.troupe.roles.count(Role.IMPLEMENTER) == 3
     assert session.state.course.unchanged == 0  # who goes on with it has looked at it
 
@@ -401,7 +401,7 @@ async def test_a_reviewer_that_changed_the_tree_is_reported(tmp_path: Path, auto
         return AgentResult(exit_status=0)
 
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[meddle]))
-    await run_loop(stage.workshop, session_of(stage), stage.send)
+    await run_loop(stage.context, session_of(stage), stage.send)
     assert stage.names.count("SystemMessage") == 1
     assert stage.names[-1] == "LoopApproved"
 
@@ -416,7 +416,7 @@ async def test_the_cost_of_all_agents_together_ends_the_loop_before_the_next_sta
     config = Config(limits=Limits(max_cost_usd=4.0))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[costly], reviewer=[APPROVE]), config)
     session = session_of(stage)
-    last = await run_loop(stage.workshop, session, stage.send)
+    last = await run_loop(stage.context, session, stage.send)
     assert last == LoopLimitReached(iteration=1, limit="maxCostUsd", value=4.5)
     assert [played.options.budget_usd for played in stage.troupe.played] == [4.0, 4.0, 2.5, 1.0]
     assert f"{session.id}.json" in stage.wip
@@ -432,7 +432,7 @@ async def test_the_time_of_the_whole_loop_ends_it(tmp_path: Path, autojump_clock
     config = Config(limits=Limits(max_runtime=1000))
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[slow], reviewer=[APPROVE]), config)
     session = session_of(stage)
-    last = await run_loop(stage.workshop, session, stage.send)
+    last = await run_loop(stage.context, session, stage.send)
     assert last == LoopLimitReached(iteration=1, limit="maxRuntime", value=1000)
     assert trio.current_time() == 1000
     assert session.state.elapsed == 1000
@@ -454,7 +454,7 @@ async def interrupt_in(stage: Stage, session: Session, role: Role) -> None:
             await trio.lowlevel.checkpoint()
 
     with trio.CancelScope() as scope:
-        await run_loop(stage.workshop, session, send)
+        await run_loop(stage.context, session, send)
     assert scope.cancelled_caught
 
 
@@ -471,7 +471,7 @@ async def test_an_interrupted_session_goes_on_with_the_step_that_was_interrupted
     again = find(stage.project)
     assert again.state.focus == "go on"
     stage.events.clear()
-    assert isinstance(await run_loop(stage.workshop, again, stage.send), LoopApproved)
+    assert isinstance(await run_loop(stage.context, again, stage.send), LoopApproved)
     resumed = role is not Role.PLANNER  # no planner had begun to work
     assert stage.events[0] == LoopStart(iteration=1, focus="go on", backlog_file=None, resumed=resumed)
     assert stage.names[1] == "IterationStart"
@@ -486,7 +486,7 @@ async def test_going_on_sets_up_again_since_what_setup_left_running_is_gone(
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]), FULL)
     await interrupt_in(stage, session_of(stage), Role.IMPLEMENTER)
     stage.commands.run_commands.clear()
-    await run_loop(stage.workshop, find(stage.project), stage.send)
+    await run_loop(stage.context, find(stage.project), stage.send)
     assert stage.commands.run_commands == ["setup", "check"]
 
 
@@ -499,7 +499,7 @@ async def test_time_and_cost_go_on_counting_over_an_interruption(tmp_path: Path,
     stage = Stage(tmp_path, Troupe(planner=[works]))
     session = session_of(stage)
     with trio.move_on_after(60):
-        await run_loop(stage.workshop, session, stage.send)
+        await run_loop(stage.context, session, stage.send)
     again = find(stage.project)
     assert (again.state.elapsed, again.state.cost_usd) == (60, 1.0)
 
@@ -509,7 +509,7 @@ async def test_a_spec_issue_whose_file_was_not_written_before_a_crash_is_written
 ) -> None:
     stage = Stage(tmp_path, Troupe(planner=[says(SpecIssue(content="why"))]))
     session = session_of(stage)
-    last = await run_loop(stage.workshop, session, stage.send)
+    last = await run_loop(stage.context, session, stage.send)
     assert isinstance(last, LoopSpecIssue)
     path = stage.project.spec_issues / last.filename
     path.unlink()

@@ -186,7 +186,7 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
         interruptions.scope = trio.CancelScope()
         with interruptions.scope:
             with suppress(LoopError):
-                await run_loop(stage.workshop, session, stage.send)
+                await run_loop(stage.context, session, stage.send)
             break
         session = find(stage.project)
     if session.state.ended is not None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuggino.sandbox.conflicts import (
+from cuggino.integrate.conflicts import (
     MOST_HUNKS,
     MOST_LINES,
     Conflict,

@@ -22,10 +22,10 @@ from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
 from cuggino.manifest import DEFAULT_TOOLS, SandboxManifest
 from cuggino.project import Project
 from cuggino.roles import Role
+from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
+from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.evaluate import LONGEST, Answer, evaluate, parse_answer, read_manifest
-from cuggino.spawn.ordinary import READING_COMMANDS, default_manifest
 from cuggino.spawn.task import Place, Task
-from cuggino.spawn.yard import Yard
 
 GOOD = '{"writablePaths": ["src/**"], "allowedCommands": ["make *"], "complexity": "high"}'
 
@@ -83,7 +83,7 @@ def run(tmp_path: Path) -> Callable[..., Any]:
         project = Project(tmp_path)
         place = Place(project, "0")
         place.folder.mkdir(parents=True, exist_ok=True)
-        yard = Yard(
+        context = SpawnContext(
             project=project,
             config=config,
             backend=ClaudeBackend(),
@@ -100,7 +100,7 @@ def run(tmp_path: Path) -> Callable[..., Any]:
             found.events.append(event)
 
         task = Task(prompt="Add a /feature, see @file", agent="claude", aisp=aisp)
-        found.manifest, found.source, found.prompt = await evaluate(yard, task, place, send)
+        found.manifest, found.source, found.prompt = await evaluate(context, task, place, send)
         assert [path.name for path in place.folder.iterdir()] == ["request.md"], "no raw output stays"
         return found
 

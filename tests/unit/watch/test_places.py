@@ -22,7 +22,7 @@ from cuggino.events import (
     WatchStopping,
     WatchValidationStarted,
 )
-from cuggino.loop.loop import Workshop
+from cuggino.loop.loop import LoopContext
 from cuggino.watch.item import Result
 from cuggino.watch.ledger import Ledger
 from cuggino.watch.watch import run_watch
@@ -39,27 +39,27 @@ class Crew:
         self.stopped: list[str] = []
 
     async def process(
-        self, workshop: Workshop, _ledger: Ledger, name: str, sender: Callable[[str | None], Send]
+        self, context: LoopContext, _ledger: Ledger, name: str, sender: Callable[[str | None], Send]
     ) -> Result:
         self.begun.append((trio.current_time(), name))
         self._now += 1
         self.most = max(self.most, self._now)
         try:
             await sender(None)(WatchProcessingItem(filename=name))
-            item = read_item(workshop.project, name)
+            item = read_item(context.project, name)
             assert isinstance(item, Item)
-            words = (workshop.project.backlog / name).read_text().split()
+            words = (context.project.backlog / name).read_text().split()
             await trio.sleep(float(words[0]))
             match words[1:]:
                 case ["issue"]:
                     self.world.raise_issue()
                     return Result.KEPT
                 case ["pause"]:
-                    await workshop.sleep(1000)
+                    await context.sleep(1000)
                     return Result.KEPT
                 case ["setup"]:
                     return Result.CANNOT_WORK
-            archive(workshop.project, item)
+            archive(context.project, item)
             await sender(None)(WatchItemCompleted(filename=name))
         except trio.Cancelled:
             self.stopped.append(name)
@@ -70,10 +70,10 @@ class Crew:
             self._now -= 1
 
     async def watch(self, places: int, *, until_idle: bool = True, every: int = 10) -> int:
-        with self.world.stop.interrupted:
+        with self.world.shutdown.interrupted:
             return await run_watch(
-                self.world.workshop,
-                self.world.stop,
+                self.world.context,
+                self.world.shutdown,
                 self.world.sender,
                 count=self.world.count,
                 places=places,
@@ -151,7 +151,7 @@ async def test_a_drain_lets_all_that_run_come_to_their_end_and_ends_their_waits(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(crew.watch, 3)
         await trio.sleep(10)
-        world.press()
+        world.escalate()
     assert [name for _, name in crew.begun] == ["a", "b", "c"]
     assert crew.completed() == [(20, "a"), (30, "b")]
     stopping = [event for _, event in world.log if isinstance(event, WatchStopping)]
@@ -168,8 +168,8 @@ async def test_an_interrupt_stops_them_all(world: World, autojump_clock: MockClo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(crew.watch, 3)
         await trio.sleep(10)
-        world.press()
-        world.press()
+        world.escalate()
+        world.escalate()
     assert sorted(crew.stopped) == ["a", "b", "c"]
     assert trio.current_time() < 20
     assert sorted(world.project.backlog.iterdir()) == [world.project.backlog / name for name in "abc"]

@@ -498,7 +498,7 @@ async def test_a_drain_ends_every_wait_at_once_and_lets_what_runs_finish(
     tmp_path: Path, autojump_clock: MockClock, when: float, doing: dict[str, object], ends: float
 ) -> None:
     world = World(tmp_path, Config(audit=bool(doing.get("audit")), limits=Limits(retries=0)))
-    acts = [at(when, world.press)]
+    acts = [at(when, world.escalate)]
     if "start" in doing:
         world.put("a.md")
     if "put" in doing:
@@ -517,7 +517,7 @@ async def test_a_drain_ends_every_wait_at_once_and_lets_what_runs_finish(
 async def test_a_second_press_interrupts_and_a_new_watch_goes_on(tmp_path: Path, autojump_clock: MockClock) -> None:
     world = World(tmp_path, CHECK)
     world.put("a.md")
-    await play(world, at(3, world.press), at(4, world.press))
+    await play(world, at(3, world.escalate), at(4, world.escalate))
     assert world.story == [
         "0 WatchProcessingItem a.md",
         "3 WatchStopping drain",
@@ -536,7 +536,7 @@ async def test_a_drain_has_a_last_validation_and_an_interrupt_has_none(
 ) -> None:
     world = World(tmp_path, CHECK)
     world.put("a.md")
-    assert await play(world, at(20, world.press)) == 130
+    assert await play(world, at(20, world.escalate)) == 130
     assert world.story[-3:] == [
         "20 WatchValidationStarted 1",
         "20 WatchValidationPassed 1",
@@ -550,14 +550,14 @@ async def test_a_validation_that_fails_after_a_press_makes_the_exit_code_1(
     world = World(tmp_path, CHECK)
     world.commands.exit_code = 1
     world.put("a.md")
-    assert await play(world, at(20, world.press)) == 1
+    assert await play(world, at(20, world.escalate)) == 1
 
 
 async def test_what_a_dead_watch_had_finished_is_told_by_the_next(tmp_path: Path, autojump_clock: MockClock) -> None:
     world = World(tmp_path)
     code = await run_watch(
-        world.workshop,
-        world.stop,
+        world.context,
+        world.shutdown,
         world.sender,
         until_idle=True,
         already_archived=("old.md",),

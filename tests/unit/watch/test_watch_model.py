@@ -106,12 +106,12 @@ def happen(state: State, time: float, op: Op) -> None:
         case "clear":
             state.issues = 0
         case "press":
-            press(state, time)
+            escalate(state, time)
     if state.doing == "wait":
         look(state, time)
 
 
-def press(state: State, time: float) -> None:
+def escalate(state: State, time: float) -> None:
     if state.doing == "ended":
         return
     stage = "interrupt" if state.draining else "drain"
@@ -292,7 +292,7 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
             case "clear":
                 world.clear_issues()
             case "press":
-                world.press()
+                world.escalate()
         seen.count_again()
 
     async def people() -> None:
@@ -302,8 +302,8 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(people)
-        with world.stop.interrupted:
-            await run_watch(world.workshop, world.stop, world.sender, every=EVERY, count=seen.count)
+        with world.shutdown.interrupted:
+            await run_watch(world.context, world.shutdown, world.sender, every=EVERY, count=seen.count)
         nursery.cancel_scope.cancel()
     return [
         f"{time:g} {tell(event)}"

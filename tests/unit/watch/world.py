@@ -26,7 +26,7 @@ from cuggino.events import (
     WatchLoopEvent,
 )
 from cuggino.roles import Role
-from cuggino.signals import Stop
+from cuggino.signals import Shutdown
 from cuggino.watch.counting import Counted, watch_file_counts
 from cuggino.watch.watch import run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
@@ -61,7 +61,7 @@ class World(Stage):
             audit=[self._audit],
         )
         super().__init__(root, troupe, config)
-        self.stop = Stop(drains=True)
+        self.shutdown = Shutdown(drains=True)
         self.endings: defaultdict[str, list[str]] = defaultdict(list)
         self.audit: Callable[[Send], Awaitable[None]] = self._look_around
         self.unreadable: Callable[[], bool] = lambda: False
@@ -88,11 +88,11 @@ class World(Stage):
             path.unlink()
         self.told(self.project.spec_issues)
 
-    def press(self) -> None:
+    def escalate(self) -> None:
         """Ctrl+C."""
-        stage = self.stop.press(signal.SIGINT)
-        if stage is not None and self.stop.tell is not None:
-            trio.lowlevel.spawn_system_task(self.stop.tell, stage)
+        stage = self.shutdown.escalate(signal.SIGINT)
+        if stage is not None and self.shutdown.tell is not None:
+            trio.lowlevel.spawn_system_task(self.shutdown.tell, stage)
 
     def told(self, folder: Path) -> None:
         if folder in self._changed:
@@ -101,11 +101,11 @@ class World(Stage):
     # ---- the watch
 
     async def watch(self, *, every: int = 10, until_idle: bool = False) -> int:
-        with self.stop.interrupted:
+        with self.shutdown.interrupted:
             return await run_watch(
-                self.workshop, self.stop, self.sender, every=every, until_idle=until_idle, count=self.count
+                self.context, self.shutdown, self.sender, every=every, until_idle=until_idle, count=self.count
             )
-        return 128 + (self.stop.signal or 0)
+        return 128 + (self.shutdown.signal or 0)
 
     def sender(self, _session: str | None) -> Send:
         async def send(event: Event) -> None:

@@ -18,16 +18,16 @@ from cuggino.errors import GitError, SandboxError
 from cuggino.events import PRCreated, Send
 from cuggino.git.locked import repository_lock
 from cuggino.github import GitHub, Slug, logged_in, origin
+from cuggino.integrate.advance import Advanced, advance, branch_tip
+from cuggino.integrate.checkout import finish, undo
+from cuggino.integrate.conflicts import Conflict
+from cuggino.integrate.merge import Check, How, Merged, MergeRequest, Repair, merge
+from cuggino.integrate.pull_request import PullRequest, fetch_base, push, remote_name, request
+from cuggino.integrate.trees import merge_trees
 from cuggino.manifest import Permits
-from cuggino.sandbox.advancing import Advanced, advance, branch_tip
-from cuggino.sandbox.conflicts import Conflict
+from cuggino.sandbox.git import is_ancestor
 from cuggino.sandbox.leaks import Leak
-from cuggino.sandbox.merging import Check, How, Joining, Merged, Repair, merge
-from cuggino.sandbox.placing import finish, undo
-from cuggino.sandbox.pullrequest import PullRequest, fetch_base, push, remote_name, request
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trees import merge_trees
-from cuggino.sandbox.trusted import is_ancestor
 
 Leaks: TypeAlias = Callable[[Path, str, str], Awaitable[Sequence[Leak]]]
 """Where the commits of base..tip in this repository hold secrets."""
@@ -36,7 +36,7 @@ _ROUNDS = 5
 """How often a merge is made anew because somebody else has moved the base meanwhile."""
 
 
-class Home(msgspec.Struct, frozen=True, kw_only=True):
+class IntegrationResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. "kept": it is not home; `reason` says why, and `branch` has it.
 
     `base` and `tip` are the commits between which all changes of the branch are.
@@ -56,7 +56,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     """It was kept for what a person has in their tree: once that is committed, nothing hinders it."""
 
 
-class Journey(msgspec.Struct, frozen=True, kw_only=True):
+class Integration(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be brought home, and with whose help. `chosen` None: what is possible, see `destination`.
 
     `tip` is the branch's commit, as the sandbox was settled; None: nothing has changed. `title` and `body` are the pull
@@ -74,8 +74,8 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     repair_attempts: int = 2
     leaks: Leaks | None = None
 
-    def joining(self, message: str, *, onto_branch: bool) -> Joining:
-        return Joining(
+    def merge_request(self, message: str, *, onto_branch: bool) -> MergeRequest:
+        return MergeRequest(
             sandbox=self.sandbox,
             permits=self.permits,
             message=message,
@@ -86,21 +86,21 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def bring_home(journey: Journey, send: Send) -> Home:
+async def integrate(integration: Integration, send: Send) -> IntegrationResult:
     """Bring it home. Nobody may work in the sandbox meanwhile. GitError, GitHubError, SandboxError: it is kept, too."""
-    sandbox, tip = journey.sandbox, journey.tip
+    sandbox, tip = integration.sandbox, integration.tip
     await undo(sandbox)
     if tip is None:
-        return Home(how="nothing", reason="Nothing was changed.")
+        return IntegrationResult(how="nothing", reason="Nothing was changed.")
     if sandbox.branch is None:
         raise SandboxError(f"The sandbox {sandbox.id} has no branch.")
-    way, reason, slug = await destination(sandbox, journey.chosen)
-    home = Home(how="branch", branch=sandbox.branch, reason=reason, base=sandbox.base, tip=tip)
+    way, reason, slug = await destination(sandbox, integration.chosen)
+    home = IntegrationResult(how="branch", branch=sandbox.branch, reason=reason, base=sandbox.base, tip=tip)
     if way == "merge":
         async with _alone(sandbox):
-            return await _merge(journey, home, tip, send)
+            return await _merge(integration, home, tip, send)
     if way == "pr" and slug is not None:
-        return await _pull_request(journey, home, tip, slug, send)
+        return await _pull_request(integration, home, tip, slug, send)
     return home if way == "branch" else _kept(home, reason)
 
 
@@ -126,8 +126,8 @@ async def destination(sandbox: Sandbox, chosen: Integrate | None) -> tuple[Integ
 # ---- merge ------------------------------------------------------------------------------------
 
 
-async def _merge(journey: Journey, home: Home, tip: str, send: Send) -> Home:
-    sandbox = journey.sandbox
+async def _merge(integration: Integration, home: IntegrationResult, tip: str, send: Send) -> IntegrationResult:
+    sandbox = integration.sandbox
     if sandbox.target is None:
         return _kept(home, "It began at no branch that it could be merged into.")
     for _ in range(_ROUNDS):
@@ -138,21 +138,21 @@ async def _merge(journey: Journey, home: Home, tip: str, send: Send) -> Home:
         if await is_ancestor(sandbox, tip, base):
             return msgspec.structs.replace(home, how="merge", base=sandbox.base)  # before a crash, or by somebody else
         if await is_ancestor(sandbox, base, tip):
-            if journey.check is not None and not await journey.check(sandbox.root):
+            if integration.check is not None and not await integration.check(sandbox.root):
                 return _kept(home, "The check command fails.")
             merged = None
         else:
-            joining = journey.joining(
-                f"Merge {' '.join(journey.title.split())}\n\nBranch: {sandbox.branch}", onto_branch=False
+            merge_request = integration.merge_request(
+                f"Merge {' '.join(integration.title.split())}\n\nBranch: {sandbox.branch}", onto_branch=False
             )
-            result = await merge(joining, base, tip, send)
+            result = await merge(merge_request, base, tip, send)
             home = msgspec.structs.replace(home, conflicts=result.conflicts)
             if not isinstance(result, Merged):
                 return _kept(home, result.reason)
             merged = result
             home = msgspec.structs.replace(home, merged=merged.how, left_out=merged.left_out)
         new = tip if merged is None else merged.commit
-        if leaked := await _leaked(journey, base, new):
+        if leaked := await _leaked(integration, base, new):
             await undo(sandbox)
             return _kept(home, leaked)
         advanced = await advance(sandbox.repository, sandbox.target, base, new)
@@ -183,43 +183,47 @@ def _alone(sandbox: Sandbox) -> AbstractAsyncContextManager[None]:
 # ---- pull request -----------------------------------------------------------------------------
 
 
-async def _pull_request(journey: Journey, home: Home, tip: str, slug: Slug, send: Send) -> Home:
-    sandbox = journey.sandbox
+async def _pull_request(
+    integration: Integration, home: IntegrationResult, tip: str, slug: Slug, send: Send
+) -> IntegrationResult:
+    sandbox = integration.sandbox
     branch = await remote_name(sandbox)
     base = await fetch_base(sandbox, slug, branch)
     if base is None:
         missing = f"origin has no branch {branch} that a pull request could be for."
-        return _kept(home, missing) if journey.chosen else msgspec.structs.replace(home, reason=missing)
+        return _kept(home, missing) if integration.chosen else msgspec.structs.replace(home, reason=missing)
     home = msgspec.structs.replace(home, base=base)
     if (await merge_trees(sandbox.repository, base, tip)).conflicts:
-        joining = journey.joining(f"Merge {branch} into {sandbox.branch}", onto_branch=True)
-        merged = await merge(joining, base, tip, send)
+        merge_request = integration.merge_request(f"Merge {branch} into {sandbox.branch}", onto_branch=True)
+        merged = await merge(merge_request, base, tip, send)
         home = msgspec.structs.replace(home, conflicts=merged.conflicts)
         if not isinstance(merged, Merged):
             return _kept(home, merged.reason)
         await finish(sandbox, merged.commit)
         tip = merged.commit
         home = msgspec.structs.replace(home, tip=tip, merged=merged.how, left_out=merged.left_out)
-    if leaked := await _leaked(journey, base, tip):
+    if leaked := await _leaked(integration, base, tip):
         return _kept(home, leaked)
     if refused := await push(sandbox, slug, tip):
         return _kept(home, f"It could not be pushed: {refused}")
     github = GitHub(sandbox.repository, host=slug.host)
-    found = await request(github, slug, head=str(sandbox.branch), base=branch, title=journey.title, body=journey.body)
+    found = await request(
+        github, slug, head=str(sandbox.branch), base=branch, title=integration.title, body=integration.body
+    )
     if isinstance(found, str):
         return _kept(home, f"It is pushed, but there is no pull request: {found}")
     await send(PRCreated(url=found.url, number=found.number, found=found.found))
     return msgspec.structs.replace(home, how="pr", pull_request=found)
 
 
-async def _leaked(journey: Journey, base: str, tip: str) -> str:
+async def _leaked(integration: Integration, base: str, tip: str) -> str:
     """Why it must not leave this machine; nothing if it may."""
-    leaks = await journey.leaks(journey.sandbox.repository, base, tip) if journey.leaks is not None else ()
+    leaks = await integration.leaks(integration.sandbox.repository, base, tip) if integration.leaks is not None else ()
     if not leaks:
         return ""
     places = ", ".join(f"{leak.commit[:12]} ({leak.path or 'its message'})" for leak in leaks[:5])
     return f"A secret is in its commits: {places}{' and more' if len(leaks) > 5 else ''}."
 
 
-def _kept(home: Home, reason: str) -> Home:
+def _kept(home: IntegrationResult, reason: str) -> IntegrationResult:
     return msgspec.structs.replace(home, how="kept", reason=reason)

@@ -17,9 +17,9 @@ import msgspec
 
 from cuggino.errors import GitError
 from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.sandbox.git import Filters, ask, filters_off, trusted
 from cuggino.sandbox.provision import BEGIN_INDEX
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.trusted import Filters, ask, filters_off, trusted
 
 
 class Differences(msgspec.Struct, frozen=True):
@@ -32,8 +32,8 @@ class Differences(msgspec.Struct, frozen=True):
     """Repositories that somebody has put into the tree: each ends with a slash, and what is in it is not looked at."""
 
 
-class Look:
-    """A private index of a sandbox's tree, from which git sees it. Made by `looking`."""
+class Inspection:
+    """A private index of a sandbox's tree, from which git sees it. Made by `inspecting`."""
 
     def __init__(self, sandbox: Sandbox, index: Path, filters: Filters) -> None:
         self.sandbox = sandbox
@@ -126,7 +126,7 @@ class Look:
             self.sandbox, repository=theirs, folder=ours, git_dir=git_dir, common_dir=git_dir, cloned=True
         )
         with _scratch(self.sandbox.git_dir) as folder:
-            look = Look(inner, folder / "index", await filters_off(inner))
+            look = Inspection(inner, folder / "index", await filters_off(inner))
             found = await look.differences(commit)
             return any((found.deleted, found.changed, found.new, found.nested, await look.dirty_submodules()))
 
@@ -138,13 +138,13 @@ def _scratch(git_dir: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def looking(sandbox: Sandbox, filters: Filters) -> Iterator[Look]:
+def inspecting(sandbox: Sandbox, filters: Filters) -> Iterator[Inspection]:
     """A look at a sandbox for the length of the block. It begins with the index that the sandbox began with."""
     with _scratch(sandbox.git_dir) as folder:
         begin = sandbox.git_dir / BEGIN_INDEX
         if begin.is_file():
             shutil.copy2(begin, folder / "index")  # with its time: what is younger than its index is read again
-        yield Look(sandbox, folder / "index", filters)
+        yield Inspection(sandbox, folder / "index", filters)
 
 
 async def knows(repository: Path, commit: str) -> bool:

@@ -6,12 +6,12 @@ import math
 
 import trio
 
+from cuggino.agents.retry import Overlong, Silent
 from cuggino.config import Limits
 from cuggino.events import Event, Send, ToolCall, ToolResult
-from cuggino.loop.again import Overlong, Silent
 
 
-class Vigil:
+class ActivityTimeout:
     """Cancels its scope when the agent was silent for too long, or took too long.
 
     A tool that is still running is no silence. Nor is the time that whoever shows an event takes for it.

@@ -10,26 +10,26 @@ import msgspec
 
 from cuggino.config import Limits
 from cuggino.events import Send, SystemMessage
+from cuggino.integrate.checkout import undo
+from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.repair import Repairer
 from cuggino.manifest import Permits
 from cuggino.project import Project, write_whole
 from cuggino.sandbox import records
 from cuggino.sandbox.changes import changes
 from cuggino.sandbox.environment import launcher
-from cuggino.sandbox.home import Home, Journey, bring_home
 from cuggino.sandbox.leaks import Leak, leaks
-from cuggino.sandbox.placing import undo
-from cuggino.sandbox.records import Stage
+from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import take_away
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction
 from cuggino.sandbox.settle import settle
-from cuggino.spawn.repair import Repairer
+from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.report import ChangedFile
 from cuggino.spawn.task import Place, Record
-from cuggino.spawn.yard import Yard
 
 
-class Homecoming(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnIntegration(msgspec.Struct, frozen=True, kw_only=True):
     """What the report tells of it. `problem`: why the work is not home; it is kept then."""
 
     pull_request: tuple[int, str] | None = None
@@ -41,18 +41,18 @@ class Homecoming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def settle_only(
-    yard: Yard, record: Record, sandbox: Sandbox, permits: Permits, redaction: Redaction
-) -> Homecoming:
+    context: SpawnContext, record: Record, sandbox: Sandbox, permits: Permits, redaction: Redaction
+) -> SpawnIntegration:
     """The work so far onto the branch, which is kept."""
     await undo(sandbox)
     settled = await settle(sandbox, permits, redaction.text(_message(record)))
-    records.save(yard.project, sandbox, Stage.MADE)
+    records.save(context.project, sandbox, SandboxStage.MADE)
     shown = await _changed(sandbox, sandbox.base, settled.tip)
-    return Homecoming(branch=sandbox.branch, changes=shown, left_out=settled.left_out)
+    return SpawnIntegration(branch=sandbox.branch, changes=shown, left_out=settled.left_out)
 
 
-async def come_home(
-    yard: Yard,
+async def integrate_spawn(
+    context: SpawnContext,
     record: Record,
     sandbox: Sandbox,
     permits: Permits,
@@ -60,17 +60,17 @@ async def come_home(
     secrets: Sequence[str],
     place: Place,
     send: Send,
-) -> Homecoming:
+) -> SpawnIntegration:
     """Settle and bring home. `environment` is that of the check command and of an agent that repairs; `secrets` are
     values that must not leave this machine. Where it comes home the sandbox goes, as far as nothing is left in it."""
     redaction = Redaction(secrets)
     await undo(sandbox)  # a merge that was killed halfway is no work of the agent's
     settled = await settle(sandbox, permits, redaction.text(_message(record)))
-    records.save(yard.project, sandbox, Stage.WORKED)
-    config = yard.config
+    records.save(context.project, sandbox, SandboxStage.WORKED)
+    config = context.config
     attempts = config.spawn.repair_attempts
     repairer = Repairer(
-        agent=yard.agent,
+        agent=context.agent,
         task=record.prompt,
         specs_path=config.specs_path,
         check=config.check_command,
@@ -82,21 +82,21 @@ async def come_home(
         attempts=attempts,
         outputs=place.folder,
         send=send,
-        backend=yard.backend,
+        backend=context.backend,
     )
 
     async def search(repository: Path, base: str, tip: str) -> list[Leak]:
         return await leaks(repository, base, tip, secrets)
 
-    home = await bring_home(
-        Journey(
+    home = await integrate(
+        Integration(
             sandbox=sandbox,
             tip=settled.tip,
             permits=permits,
             title=redaction.text(record.task.title),
             body=redaction.text(record.summary),
             chosen=record.task.integrate or config.spawn.integrate,
-            check=checking(yard, sandbox, environment, place, redaction),
+            check=checking(context, sandbox, environment, place, redaction),
             repair=repairer,
             repair_attempts=attempts,
             leaks=search,
@@ -105,11 +105,11 @@ async def come_home(
     )
     left_out = (*settled.left_out, *home.left_out)
     if home.how != "kept":
-        await put_away(yard.project, sandbox, home, keeps_folder=bool(left_out))
+        await put_away(context.project, sandbox, home, keeps_folder=bool(left_out))
     if home.reason and home.how != "kept":
         await send(SystemMessage(text=home.reason))
     found = home.pull_request
-    return Homecoming(
+    return SpawnIntegration(
         pull_request=None if found is None else (found.number, found.url),
         branch=None if home.how in ("nothing", "merge") else sandbox.branch,
         changes=await _changed(sandbox, home.base or sandbox.base, home.tip),
@@ -120,17 +120,17 @@ async def come_home(
 
 
 def checking(
-    yard: Yard, sandbox: Sandbox, environment: Mapping[str, str], place: Place, redaction: Redaction
+    context: SpawnContext, sandbox: Sandbox, environment: Mapping[str, str], place: Place, redaction: Redaction
 ) -> Callable[[Path], Awaitable[bool]] | None:
     """The check command in the sandbox; None: none is configured."""
-    command = yard.config.check_command
+    command = context.config.check_command
     if command is None:
         return None
-    commands = yard.commands(sandbox, environment)
+    commands = context.commands(sandbox, environment)
 
     async def check(_root: Path) -> bool:
         with redacted(place.output("check"), place.check, redaction) as output:
-            result = await commands.run(command, output, timeout=yard.config.limits.command_timeout)
+            result = await commands.run(command, output, timeout=context.config.limits.command_timeout)
         return result.exit_code == 0
 
     return check
@@ -147,11 +147,11 @@ def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
             raw.unlink()
 
 
-async def put_away(project: Project, sandbox: Sandbox, home: Home, *, keeps_folder: bool) -> None:
+async def put_away(project: Project, sandbox: Sandbox, home: IntegrationResult, *, keeps_folder: bool) -> None:
     """What is not needed any more goes: the branch only where a merge has it, or nothing is on it. What breaks off, a
     later command finishes."""
     if keeps_folder:
-        records.save(project, sandbox, Stage.HOME)
+        records.save(project, sandbox, SandboxStage.HOME)
         return
     gone = home.how in ("nothing", "merge")
     await take_away(project, sandbox, tip=(home.tip or sandbox.base) if gone else None)
@@ -166,7 +166,7 @@ async def _changed(sandbox: Sandbox, base: str, tip: str | None) -> tuple[Change
     )
 
 
-def _told(home: Home) -> list[str]:
+def _told(home: IntegrationResult) -> list[str]:
     how = {"small": "both sides' lines kept", "repair": "repaired by an agent", "clean": "merged"}
     outcome = how[home.merged] if home.merged is not None else "left for you"
     return [f"`{conflict.path}` ({', '.join(conflict.kinds)}): {outcome}" for conflict in home.conflicts]

@@ -1,7 +1,7 @@
 """Bringing a base and a sandbox's branch together: by git, by keeping both sides, by an agent that repairs.
 
 Computed without a tree; then the result is put into the sandbox's folder, where the check command says whether it
-holds. Until the caller finishes it the branch is what it was (see `cuggino.sandbox.placing`), after a crash as well.
+holds. Until the caller finishes it the branch is what it was (see `cuggino.integrate.checkout`), after a crash as well.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 
 from cuggino.events import ConflictsFound, Send
 from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.integrate.checkout import Folder, looking_at, put, undo
+from cuggino.integrate.conflicts import Conflict, Merge, markers_left
+from cuggino.integrate.trees import blob, edited, merge_trees, replaced, small_resolution
 from cuggino.manifest import Permits
-from cuggino.sandbox.conflicts import Conflict, Merge, markers_left
-from cuggino.sandbox.placing import Folder, looking_at, put, undo
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import commit_tree, refusal
-from cuggino.sandbox.trees import blob, edited, merge_trees, replaced, small_resolution
 
 NOTES = "CONFLICTS.md"
 """In a sandbox's root during a repair: the conflicts that have no markers in a file. Never committed."""
@@ -70,7 +70,7 @@ class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-class Joining(msgspec.Struct, frozen=True, kw_only=True):
+class MergeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to bring together, and with whose help. The commit's first parent is the base, unless `onto_branch`."""
 
     sandbox: Sandbox
@@ -82,42 +82,42 @@ class Joining(msgspec.Struct, frozen=True, kw_only=True):
     onto_branch: bool = False
 
 
-async def merge(joining: Joining, base: str, tip: str, send: Send) -> Merged | Unmerged:
+async def merge(merge_request: MergeRequest, base: str, tip: str, send: Send) -> Merged | Unmerged:
     """The merge of two commits, `tip` being what the sandbox's folder has. GitError where git cannot."""
-    repository = joining.sandbox.repository
+    repository = merge_request.sandbox.repository
     merged = await merge_trees(repository, base, tip)
     small = await small_resolution(repository, merged) if merged.conflicts else None
     if merged.conflicts:
         await send(ConflictsFound(paths=tuple(map(_shown, merged.conflicts)), small=small is not None))
     tree = merged.tree if not merged.conflicts else small
     if tree is not None:
-        async with looking_at(joining.sandbox) as folder:
-            await put(folder, joining.sandbox, tip, tree)
-        if await _passes(joining):
+        async with looking_at(merge_request.sandbox) as folder:
+            await put(folder, merge_request.sandbox, tip, tree)
+        if await _passes(merge_request):
             how: How = "small" if merged.conflicts else "clean"
-            return Merged(commit=await _commit(joining, tree, base, tip), how=how, conflicts=merged.conflicts)
-        await undo(joining.sandbox)
-    return await _repaired(joining, merged, base, tip)
+            return Merged(commit=await _commit(merge_request, tree, base, tip), how=how, conflicts=merged.conflicts)
+        await undo(merge_request.sandbox)
+    return await _repaired(merge_request, merged, base, tip)
 
 
 # ---- the steps --------------------------------------------------------------------------------
 
 
-async def _repaired(joining: Joining, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
+async def _repaired(merge_request: MergeRequest, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
     """The merge as an agent has made it in the sandbox; undone where it could not."""
-    sandbox, conflicts = joining.sandbox, merged.conflicts
+    sandbox, conflicts = merge_request.sandbox, merged.conflicts
     unmarked = tuple(conflict for conflict in conflicts if not conflict.marked)
     why = "The check command fails after the merge."
     if conflicts:
         why = f"It conflicts with the base: {', '.join(map(str, map(_told, conflicts)))}."
-    if joining.repair is None or joining.repair_attempts == 0:
+    if merge_request.repair is None or merge_request.repair_attempts == 0:
         return Unmerged(reason=why, conflicts=conflicts)
     notes = f"{sandbox.below}/{NOTES}".removeprefix("/")
     tree = await _with_notes(sandbox.repository, merged.tree, notes, unmarked) if unmarked else merged.tree
     async with looking_at(sandbox) as folder:
         kept = await put(folder, sandbox, tip, tree)
         before = await folder.changed()
-        for attempt in range(1, joining.repair_attempts + 1):
+        for attempt in range(1, merge_request.repair_attempts + 1):
             request = RepairRequest(
                 sandbox=sandbox,
                 paths=tuple(conflict.path for conflict in conflicts),
@@ -126,35 +126,35 @@ async def _repaired(joining: Joining, merged: Merge, base: str, tip: str) -> Mer
                 ours=tip,
                 attempt=attempt,
             )
-            if not await joining.repair(request):
+            if not await merge_request.repair(request):
                 continue
-            found = await _recorded(joining, folder, merged, kept | before, notes)
-            if found is not None and await _passes(joining):
+            found = await _recorded(merge_request, folder, merged, kept | before, notes)
+            if found is not None and await _passes(merge_request):
                 done, left_out = found
-                commit = await _commit(joining, done, base, tip)
+                commit = await _commit(merge_request, done, base, tip)
                 return Merged(commit=commit, how="repair", conflicts=conflicts, left_out=left_out)
     await undo(sandbox)
     return Unmerged(reason=f"{why} It could not be repaired.", conflicts=conflicts)
 
 
 async def _recorded(
-    joining: Joining, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
+    merge_request: MergeRequest, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
 ) -> tuple[str, tuple[str, ...]] | None:
     """The tree that the agent has left, and what of it was left out; None while a conflict is left in it.
 
     `alien` are paths that were not as in the merge before the agent came: they stay what git has made of them.
     """
-    repository = joining.sandbox.repository
+    repository = merge_request.sandbox.repository
     paths = {conflict.path for conflict in merged.conflicts}
     changed = await folder.changed() - {notes} - alien
-    refused = refusal(joining.sandbox, joining.permits)
+    refused = refusal(merge_request.sandbox, merge_request.permits)
     mine = {path for path in changed if path in paths or not refused(path)}
     mine -= await folder.look.filtered(sorted(mine))
     written = await folder.recorded(mine)
     if written is None:
         return None
     tree = await replaced(repository, written, {*alien, notes}, merged.tree)
-    listed = joining.sandbox.folder / notes
+    listed = merge_request.sandbox.folder / notes
     if listed.is_file() and not listed.is_symlink() and markers_left(listed.read_bytes(), ()):
         return None
     for conflict in merged.conflicts:
@@ -165,13 +165,13 @@ async def _recorded(
     return tree, tuple(sorted(changed - mine))
 
 
-async def _passes(joining: Joining) -> bool:
-    return joining.check is None or await joining.check(joining.sandbox.root)
+async def _passes(merge_request: MergeRequest) -> bool:
+    return merge_request.check is None or await merge_request.check(merge_request.sandbox.root)
 
 
-async def _commit(joining: Joining, tree: str, base: str, tip: str) -> str:
-    parents = (tip, base) if joining.onto_branch else (base, tip)
-    return await commit_tree(joining.sandbox, tree, parents, joining.message.replace("\0", ""))
+async def _commit(merge_request: MergeRequest, tree: str, base: str, tip: str) -> str:
+    parents = (tip, base) if merge_request.onto_branch else (base, tip)
+    return await commit_tree(merge_request.sandbox, tree, parents, merge_request.message.replace("\0", ""))
 
 
 async def _with_notes(repository: Path, tree: str, notes: str, unmarked: tuple[Conflict, ...]) -> str:

@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cuggino.agents.retry import Overlong, Silent
 from cuggino.config import Limits
 from cuggino.events import AgentMessage, Event, ToolCall
-from cuggino.loop.again import Overlong, Silent
-from cuggino.loop.vigil import Vigil
+from cuggino.agents.activity_timeout import ActivityTimeout
 
 LIMITS = Limits(idle_timeout=10, agent_timeout=100)
 
@@ -18,16 +18,16 @@ async def nothing(_event: Event) -> None:
     """Nobody listens."""
 
 
-async def last_words(vigil: Vigil, *, finishing: bool) -> None:
+async def last_words(activity: ActivityTimeout, *, finishing: bool) -> None:
     """An agent that is being stopped prints something, some seconds later."""
     try:
         await trio.sleep_forever()
     finally:
         with trio.CancelScope(shield=True):
             await trio.sleep(3)
-            await vigil.pass_on(AgentMessage(text="I go"))
+            await activity.pass_on(AgentMessage(text="I go"))
             if finishing:
-                vigil.finish_within(10)
+                activity.finish_within(10)
 
 
 @pytest.mark.parametrize("finishing", [False, True])
@@ -35,10 +35,10 @@ async def last_words(vigil: Vigil, *, finishing: bool) -> None:
 async def test_last_words_change_nothing_of_why_it_was_ended(
     autojump_clock: MockClock, *, busy: bool, finishing: bool
 ) -> None:
-    vigil = Vigil(LIMITS, nothing)
-    vigil.begin()
-    with vigil.scope:
+    activity = ActivityTimeout(LIMITS, nothing)
+    activity.begin()
+    with activity.scope:
         if busy:
-            await vigil.pass_on(ToolCall(id="1", name="Bash"))
-        await last_words(vigil, finishing=finishing)
-    assert vigil.verdict() == (Overlong(100) if busy else Silent(10))
+            await activity.pass_on(ToolCall(id="1", name="Bash"))
+        await last_words(activity, finishing=finishing)
+    assert activity.verdict() == (Overlong(100) if busy else Silent(10))

@@ -24,7 +24,7 @@ from cuggino.ci.decide import (
     was_run_again,
 )
 from cuggino.ci.file import StateFile
-from cuggino.ci.ports import Branch, Faster, Hub, Limited, Menders, Refused, Triage, Work
+from cuggino.ci.ports import Branch, Fixers, Hub, Limited, NonFastForward, Refused, Triage, Work
 from cuggino.ci.pull import PullRequest, Thread
 from cuggino.ci.report import Report
 from cuggino.ci.state import LogEntry, Push, Reply, RunAgain, State, one_line
@@ -48,7 +48,7 @@ _PASSING = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.USAGE_LIMIT, Llm
 replace = msgspec.structs.replace
 
 
-class Mending:
+class Fixing:
     """The hands of a watch. `busy` and `moved` are about the iteration: something was handled; the head is another."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Mending:
         file: StateFile,
         hub: Hub,
         branch: Branch,
-        menders: Menders,
+        menders: Fixers,
         trust: Trust,
         send: Send,
         now: Callable[[], datetime],
@@ -115,7 +115,7 @@ class Mending:
         comments = self._trust.visible(thread)
         await self._send(CiFixStarted(what=thread.path, kind="thread", attempt=1))
         try:
-            work = await self._menders.mend_thread(thread, comments, self._file.read().head, self._send)
+            work = await self._menders.fix_thread(thread, comments, self._file.read().head, self._send)
         except LlmSessionError as error:
             await self._not_now(thread.path, error)
             return
@@ -161,7 +161,7 @@ class Mending:
             self.log(f"superseded by a push: {', '.join(failure.name for failure in seen.failures) or 'the conflict'}")
             return
         if seen.conflict:
-            await self._mend(pull, Failure(name=conflict_name(pull.base), checks=()), "", "")
+            await self._fix(pull, Failure(name=conflict_name(pull.base), checks=()), "", "")
         again: list[tuple[Failure, Triage]] = []
         for failure in seen.failures:
             if self.moved:
@@ -172,7 +172,7 @@ class Mending:
                 continue
             log, triage = found
             if triage.verdict == "real":
-                await self._mend(pull, failure, log, triage.cause)
+                await self._fix(pull, failure, log, triage.cause)
             else:
                 again.append((failure, triage))
         if not self.moved:
@@ -243,7 +243,7 @@ class Mending:
         self.busy = True
         self._file.update(lambda state: replace(state, again=(*state.again, again)))
 
-    async def _mend(self, pull: PullRequest, failure: Failure, log: str, cause: str) -> None:
+    async def _fix(self, pull: PullRequest, failure: Failure, log: str, cause: str) -> None:
         name = failure.name
         state = self._file.read()
         attempt = state.attempts.get(name, 0) + 1
@@ -254,9 +254,9 @@ class Mending:
         await self._send(CiFixStarted(what=name, kind=kind, attempt=attempt))
         try:
             if failure.checks:
-                work = await self._menders.mend_check(failure, log, cause, state.head, self._send)
+                work = await self._menders.fix_check(failure, log, cause, state.head, self._send)
             else:
-                work = await self._menders.mend_conflict(pull.base, state.head, self._send)
+                work = await self._menders.fix_conflict(pull.base, state.head, self._send)
         except LlmSessionError as error:
             await self._not_now(name, error)
             return
@@ -287,7 +287,7 @@ class Mending:
         self._file.update(lambda state: replace(state, in_flight=(*state.in_flight, flight)))
         try:
             await self._branch.push(flight.commit)
-        except Faster:
+        except NonFastForward:
             self._landed(flight, f"not pushed, somebody was faster: {flight.what}")
             raise
         except Refused as refused:

@@ -11,17 +11,17 @@ from uuid import uuid4
 import msgspec
 
 from cuggino.agents.agent import Agent, AgentOptions, Backend
+from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import repair as repair_prompt
-from cuggino.agents.remains import discard
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError
 from cuggino.events import Send, SystemMessage
 from cuggino.git.run import SAFE, git_output, run_git
-from cuggino.loop.vigil import Vigil
+from cuggino.integrate.merge import RepairRequest
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.manifest import Permits
 from cuggino.project import STATE_NAME, uuid7
 from cuggino.roles import Role
-from cuggino.sandbox.merging import RepairRequest
 from cuggino.spawn.forgetting import forget
 
 _FOLDER = "repair"
@@ -71,10 +71,10 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
         )
         output = self.outputs / f".repair.{uuid7()}.out"
         conversation = str(uuid4())
-        vigil = Vigil(self.limits, self.send)
-        vigil.begin()
+        activity = ActivityTimeout(self.limits, self.send)
+        activity.begin()
         try:
-            with vigil.scope:
+            with activity.scope:
                 await self.agent.spawn(
                     AgentOptions(
                         role=Role.WORKER,
@@ -89,17 +89,17 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
                         foreign=self.foreign,
                         launcher=self.launcher,
                     ),
-                    vigil.pass_on,
+                    activity.pass_on,
                 )
         except LlmSessionError as error:
             await self.send(SystemMessage(text=f"The repair failed: {error.message}"))
             return False
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            discard(output)
+            delete_output(output)
             if self.backend is not None:
                 forget(self.backend, self.environment or os.environ, root, self.agent.own_name(conversation))
-        if (verdict := vigil.verdict()) is not None:
+        if (verdict := activity.verdict()) is not None:
             await self.send(SystemMessage(text=f"The repair was stopped: {verdict}"))
             return False
         return True

@@ -22,7 +22,7 @@ Ask: TypeAlias = Callable[[str], Awaitable[Permission]]
 """Asks the person about one thing that was denied."""
 
 
-class Yard(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a spawn works with."""
 
     project: Project

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cuggino.git.run import SAFE, git_output, refusal, run_git
-from cuggino.sandbox.conflicts import Merge, both_sides, marker_size, may_be_small, parse
+from cuggino.integrate.conflicts import Merge, both_sides, marker_size, may_be_small, parse
 
 
 async def merge_trees(repository: Path, base: str, tip: str) -> Merge:

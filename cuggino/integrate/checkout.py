@@ -14,11 +14,11 @@ from pathlib import Path
 
 from cuggino.errors import GitError
 from cuggino.git.run import SAFE, git_output
-from cuggino.sandbox.look import Look, looking
+from cuggino.integrate.trees import differing, replaced
+from cuggino.sandbox.git import ask, filters_off, resolve
+from cuggino.sandbox.inspect import Inspection, inspecting
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import commit_tree, move
-from cuggino.sandbox.trees import differing, replaced
-from cuggino.sandbox.trusted import ask, filters_off, resolve
 
 PLACED = "refs/worktree/cuggino/placed"
 """A ref of the sandbox's own git directory while its folder has another tree than the branch: a commit of that tree,
@@ -30,7 +30,7 @@ _QUIET = ("-c", "submodule.recurse=false", "-c", "core.safecrlf=false", "-c", "c
 class Folder:
     """The sandbox's folder, through this look at it."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Inspection) -> None:
         self.look = look
         self._sandbox = look.sandbox
 
@@ -100,7 +100,7 @@ class Folder:
 @asynccontextmanager
 async def looking_at(sandbox: Sandbox) -> AsyncIterator[Folder]:
     """The sandbox's folder, for the length of the block."""
-    with looking(sandbox, await filters_off(sandbox)) as look:
+    with inspecting(sandbox, await filters_off(sandbox)) as look:
         yield Folder(look)
 
 
@@ -136,7 +136,7 @@ async def undo(sandbox: Sandbox) -> None:
 
 async def _branch_is(sandbox: Sandbox, commit: str) -> None:
     """Wherever an agent has left branch, HEAD and index."""
-    with looking(sandbox, await filters_off(sandbox)) as look:
+    with inspecting(sandbox, await filters_off(sandbox)) as look:
         await look.differences(commit)
         await move(sandbox, commit, look.index)
 

@@ -35,7 +35,7 @@ from cuggino.events import (
 from cuggino.git import Git
 from cuggino.lock import Owner, lock, read_owner
 from cuggino.loop.command import ShellCommands
-from cuggino.loop.loop import Workshop, run_loop
+from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, finish, stored
 from cuggino.notify import GRACE, Offer, open_notifier
 from cuggino.output.hub import Display, Hub, open_hub
@@ -46,19 +46,19 @@ from cuggino.project import Project, living_log, prune_logs, uuid7
 from cuggino.roles import Role
 
 
-class Desk:
-    """Made by `open_desk`."""
+class Runtime:
+    """Made by `open_runtime`."""
 
     def __init__(
         self,
-        workshop: Workshop,
+        context: LoopContext,
         children: Children,
         hub: Hub,
         tally: Tally,
         notify: Offer,
         archived_before: tuple[str, ...],
     ) -> None:
-        self.workshop = workshop
+        self.context = context
         self.children = children
         """Who owns the processes that are started here."""
         self.archived_before = archived_before
@@ -89,9 +89,9 @@ class Desk:
         may have been about is archived. Raises LoopError, which was shown as LoopFailed.
         """
         self.unfinished = session
-        last = await run_loop(self.workshop, session, self.sender(session.id))
+        last = await run_loop(self.context, session, self.sender(session.id))
         if session.state.ended is not None:
-            finish(self.workshop.project, session)
+            finish(self.context.project, session)
             self.unfinished = None
         return last
 
@@ -116,20 +116,20 @@ def exit_code(last: LoopTerminalEvent) -> int:
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_runtime(
     project: Project,
     command: str,
     display: Display,
     tally: Tally,
-    hurry: trio.Event,
+    force_kill: trio.Event,
     *,
     beside: Path | None = None,
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Runtime]:
     """Work in a project for the length of the block, alone.
 
     Raises ConfigError before anything is started, LockedError when another command works here. First it
     clears up what a command that died has left. After the block no process that was started in it is alive.
-    `hurry` cuts the time short that agents have to stop. `beside` is the lock of a command that does not
+    `force_kill` cuts the time short that agents have to stop. `beside` is the lock of a command that does not
     work in the person's own tree, so that others may work there meanwhile.
     """
     config = load(project.config_file)
@@ -139,9 +139,9 @@ async def open_desk(
     with lock(project, command, marker, file=beside) as former:
         _sweep_dead(project, former)
         archived_before = () if beside is not None else _clear_up(project)
-        children = Children(marker=marker, hurry=hurry)
+        children = Children(marker=marker, force_kill=force_kill)
         agents = {role: HeadlessAgent(chosen, children) for role, chosen in backends.items()}
-        workshop = Workshop(
+        context = LoopContext(
             project=project,
             config=config,
             agent=lambda role: agents[role],
@@ -152,9 +152,9 @@ async def open_desk(
         )
         with living_log(project) as log:
             async with open_hub(log=log, display=display) as hub:
-                told = Children(marker=marker, hurry=hurry, grace=GRACE)
-                async with open_notifier(config.notify, project, told, hub.sender(None), hurry) as notify:
-                    yield Desk(workshop, children, hub, tally, notify, archived_before)
+                told = Children(marker=marker, force_kill=force_kill, grace=GRACE)
+                async with open_notifier(config.notify, project, told, hub.sender(None), force_kill) as notify:
+                    yield Runtime(context, children, hub, tally, notify, archived_before)
 
 
 def _sweep_dead(project: Project, former: Owner | None) -> None:

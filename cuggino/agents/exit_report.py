@@ -19,14 +19,14 @@ class Cause(NamedTuple):
     advice: str = ""
 
 
-def errors_beside(output: Path) -> Path:
+def stderr_beside(output: Path) -> Path:
     """Where the stderr goes of a program whose stdout goes to `output`."""
     return output.with_name(f"{output.name}.err")
 
 
-def discard(output: Path) -> None:
+def delete_output(output: Path) -> None:
     """Remove what a program has printed, both files: it may hold secrets."""
-    for path in (output, errors_beside(output)):
+    for path in (output, stderr_beside(output)):
         path.unlink(missing_ok=True)
 
 
