@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import trio
 
 from cuggino.agents.retry import Overlong, Silent
 from cuggino.config import Limits
 from cuggino.events import Event, Send, ToolCall, ToolResult
+
+
+class ActivityLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Maximum seconds without activity and in total, and the options that set them, for messages."""
+
+    idle: float
+    total: float
+    idle_option: str = "limits.idleTimeout"
+    total_option: str = "limits.agentTimeout"
+
+    @classmethod
+    def of(cls, limits: Limits) -> ActivityLimits:
+        """The configured limits."""
+        return cls(idle=limits.idle_timeout, total=limits.agent_timeout)
 
 
 class ActivityTimeout:
@@ -17,7 +32,7 @@ class ActivityTimeout:
     A tool that is still running is no silence. Nor is the time that whoever shows an event takes for it.
     """
 
-    def __init__(self, limits: Limits, send: Send) -> None:
+    def __init__(self, limits: ActivityLimits, send: Send) -> None:
         self.scope = trio.CancelScope()
         self._limits = limits
         self._send = send
@@ -26,7 +41,7 @@ class ActivityTimeout:
         self._finishing = False
 
     def begin(self) -> None:
-        self._ends = trio.current_time() + self._limits.agent_timeout
+        self._ends = trio.current_time() + self._limits.total
         self._rearm()
 
     def finish_within(self, seconds: float) -> None:
@@ -54,9 +69,9 @@ class ActivityTimeout:
         if not self.scope.cancelled_caught or trio.current_time() < self.scope.deadline:
             return None
         if trio.current_time() >= self._ends:
-            return Overlong(self._limits.agent_timeout)
-        return Silent(self._limits.idle_timeout)
+            return Overlong(self._limits.total, self._limits.total_option)
+        return Silent(self._limits.idle, self._limits.idle_option)
 
     def _rearm(self) -> None:
-        silent = math.inf if self._tools or self._finishing else trio.current_time() + self._limits.idle_timeout
+        silent = math.inf if self._tools or self._finishing else trio.current_time() + self._limits.idle
         self.scope.deadline = min(self._ends, silent)

@@ -91,6 +91,23 @@ class Agent(Protocol):
         """What the program itself calls the conversation that was begun under this id: what another process resumes."""
         ...
 
+    @property
+    def lacks(self) -> str:
+        """What its own permissions cannot enforce in a sandbox, for people; empty if there is nothing."""
+        ...
+
+    @property
+    def login_environment(self) -> tuple[str, ...]:
+        """Patterns (fnmatch) of the variables that its login and its provider's address may need."""
+        ...
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """Delete the files in which the program remembers a conversation that nobody will resume.
+
+        `conversation` is the caller's or the program's own name of it; `cwd` and `environment` are those it ran with.
+        """
+        ...
+
 
 # ---- what a backend tells ---------------------------------------------------------------------
 

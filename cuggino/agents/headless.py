@@ -119,6 +119,21 @@ class HeadlessAgent:
         """See `Agent.own_name`."""
         return self._conversations.get(conversation, conversation)
 
+    @property
+    def lacks(self) -> str:
+        """See `Agent.lacks`."""
+        return self._backend.lacks
+
+    @property
+    def login_environment(self) -> tuple[str, ...]:
+        """See `Agent.login_environment`."""
+        return self._backend.login_environment
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """See `Agent.delete_conversation`."""
+        for path in self._backend.history(environment, cwd, self.own_name(conversation)):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
     def _not_started(self, error: OSError) -> LlmSessionError:
         return LlmSessionError(
             f"{self.name} could not be started: {error}",

@@ -22,18 +22,20 @@ class Silent(msgspec.Struct, frozen=True):
     """It said nothing for `seconds` and no tool was running."""
 
     seconds: float
+    option: str = "limits.idleTimeout"
 
     def __str__(self) -> str:
-        return f"it was silent for {self.seconds:g} s (limits.idleTimeout)"
+        return f"it was silent for {self.seconds:g} s ({self.option})"
 
 
 class Overlong(msgspec.Struct, frozen=True):
     """It ran for `seconds`."""
 
     seconds: float
+    option: str = "limits.agentTimeout"
 
     def __str__(self) -> str:
-        return f"it ran longer than {self.seconds:g} s (limits.agentTimeout)"
+        return f"it ran longer than {self.seconds:g} s ({self.option})"
 
 
 class NoMarker(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
+from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions, Backend
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import repair as repair_prompt
@@ -18,11 +19,9 @@ from cuggino.errors import LlmSessionError
 from cuggino.events import Send, SystemMessage
 from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.integrate.merge import RepairRequest
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.manifest import Permits
 from cuggino.project import STATE_NAME, uuid7
 from cuggino.roles import Role
-from cuggino.spawn.forgetting import forget
 
 _FOLDER = "repair"
 _LARGEST = 1 << 20
@@ -71,7 +70,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
         )
         output = self.outputs / f".repair.{uuid7()}.out"
         conversation = str(uuid4())
-        activity = ActivityTimeout(self.limits, self.send)
+        activity = ActivityTimeout(ActivityLimits.of(self.limits), self.send)
         activity.begin()
         try:
             with activity.scope:
@@ -98,7 +97,7 @@ class Repairer(msgspec.Struct, frozen=True, kw_only=True):
             shutil.rmtree(folder, ignore_errors=True)
             delete_output(output)
             if self.backend is not None:
-                forget(self.backend, self.environment or os.environ, root, self.agent.own_name(conversation))
+                self.agent.delete_conversation(conversation, cwd=root, environment=self.environment or os.environ)
         if (verdict := activity.verdict()) is not None:
             await self.send(SystemMessage(text=f"The repair was stopped: {verdict}"))
             return False

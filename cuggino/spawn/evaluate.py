@@ -28,7 +28,6 @@ from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, configured, default_manifest
 from cuggino.sandbox.environment import built
 from cuggino.spawn.context import SpawnContext
-from cuggino.spawn.forgetting import forget
 from cuggino.spawn.task import Place, Task
 
 Source: TypeAlias = Literal["file", "evaluation", "default"]
@@ -160,7 +159,7 @@ async def _ask(context: SpawnContext, task: Task, place: Place, send: Send) -> A
     finally:
         for output in (place.output("evaluator"), place.output("evaluator.again")):
             delete_output(output)
-        forget(context.backend, options.environment or {}, options.cwd, context.agent.own_name(conversation))
+        context.agent.delete_conversation(conversation, cwd=options.cwd, environment=options.environment or {})
 
 
 async def _said(agent: Agent, options: AgentOptions, send: Send) -> tuple[str, str]:

@@ -15,10 +15,9 @@ import msgspec
 import trio
 
 from cuggino import events
+from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
 from cuggino.agents.retry import Silent
-from cuggino.config import Limits
 from cuggino.events import Event, ProgressState, ProgressUpdate, Send
-from cuggino.agents.activity_timeout import ActivityTimeout
 
 UPDATES = 5.0
 """Seconds between two ProgressUpdate at the least."""
@@ -122,6 +121,6 @@ class Monitor:
 
     def _begin(self) -> ActivityTimeout:
         left = max(self._ends - trio.current_time(), 0.001)
-        activity = ActivityTimeout(Limits(idle_timeout=self._idle, agent_timeout=left), self._send)
+        activity = ActivityTimeout(ActivityLimits(idle=self._idle, total=left), self._send)
         activity.begin()
         return activity

@@ -47,7 +47,6 @@ from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.evaluate import Source, evaluate
-from cuggino.spawn.forgetting import forget
 from cuggino.spawn.integration import integrate_spawn, redacted, settle_only
 from cuggino.spawn.report import Report, render_report
 from cuggino.spawn.task import Place, Record
@@ -271,7 +270,7 @@ class Spawn:
         """The conversation that nobody will go on with, as far as the agent keeps it in files of its own."""
         if (conversation := self._record.conversation) is not None:
             environment = built(self._context.backend, self._manifest, {}, self._context.environment)
-            forget(self._context.backend, environment, sandbox.root, conversation)
+            self._context.agent.delete_conversation(conversation, cwd=sandbox.root, environment=environment)
 
     def _environment(self, manifest: SandboxManifest) -> Mapping[str, str]:
         """Built, not inherited."""

@@ -314,6 +314,17 @@ class _Behind:
     def own_name(self, conversation: str) -> str:
         return self._agent.own_name(conversation)
 
+    @property
+    def lacks(self) -> str:
+        return self._agent.lacks
+
+    @property
+    def login_environment(self) -> tuple[str, ...]:
+        return self._agent.login_environment
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        self._agent.delete_conversation(conversation, cwd=cwd, environment=environment)
+
 
 def _redacted(send: Send, redaction: Redaction) -> Send:
     async def send_on(event: Event) -> None:

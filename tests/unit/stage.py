@@ -5,7 +5,7 @@ Everything waits on Trio's clock only, so that tests on the virtual clock are ex
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -87,6 +87,12 @@ class Troupe:
 
     def own_name(self, conversation: str) -> str:
         return conversation
+
+    lacks = ""
+    login_environment: tuple[str, ...] = ()
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """It remembers none."""
 
     async def interactive(self, options: AgentOptions) -> int:
         raise NotImplementedError

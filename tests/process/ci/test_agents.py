@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,12 @@ class Scene:
 
     def own_name(self, conversation: str) -> str:
         return conversation
+
+    lacks = ""
+    login_environment: tuple[str, ...] = ()
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """It remembers none."""
 
     async def send(self, event: Event) -> None:
         self.events.append(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -56,6 +56,12 @@ class FakeAgent:
 
     def own_name(self, conversation: str) -> str:
         return conversation
+
+    lacks = ""
+    login_environment: tuple[str, ...] = ()
+
+    def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """It remembers none."""
 
     async def interactive(self, options: AgentOptions) -> int:
         raise NotImplementedError
