@@ -15,10 +15,11 @@ from cuggino.project import Project, sync_folder, uuid7
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item as it was when it was read. `digest` stands for its bytes."""
+    """An item as it was when it was read. `digest` is the hash of its bytes."""
 
     name: str
     digest: str
+    text: str = ""
 
 
 class Unusable(msgspec.Struct, frozen=True):
@@ -54,11 +55,11 @@ def read_item(project: Project, name: str) -> Item | Unusable | None:
     if not data.strip():
         return Unusable(name, digest, "it is empty")
     try:
-        data.decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Unusable(name, digest, f"it is no UTF-8: the byte 0x{data[error.start]:02x} in line {line}")
-    return Item(name, digest)
+    return Item(name, digest, text)
 
 
 def digest_of(project: Project, name: str) -> str:

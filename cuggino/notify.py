@@ -50,8 +50,8 @@ async def open_notifier(
 ) -> AsyncIterator[Offer]:
     """Tell the configured program, in the project's root, of the events that are offered within the block.
 
-    After the block it is not running any more: what waits then has LAST seconds, or until `force_kill`, even if the block
-    was cancelled. `tell` gets a SystemMessage for the first failure and for the first events that were left out.
+    After the block it is not running any more: what waits then has LAST seconds, or until `force_kill`, even if the
+    block was cancelled. `tell` gets a SystemMessage for the first failure and for the first events that were left out.
     """
     if not settings.command or not settings.events:
         yield _ignore

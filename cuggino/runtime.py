@@ -9,6 +9,7 @@ the rest is being stopped, outlives the agents.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from cuggino.agents.backends import backend
@@ -44,6 +47,11 @@ from cuggino.process.children import Children
 from cuggino.process.sweep import sweep
 from cuggino.project import Project, living_log, prune_logs, uuid7
 from cuggino.roles import Role
+
+if TYPE_CHECKING:  # imported when a command needs them: they would cost every start
+    from cuggino.sandbox.confine import SandboxContext
+    from cuggino.spawn.context import SpawnContext
+    from cuggino.spawn.task import Task
 
 
 class Runtime:
@@ -79,6 +87,39 @@ class Runtime:
             await send_on(event)
 
         return send
+
+    @property
+    def sandboxes(self) -> SandboxContext:
+        """What the sandboxes of this command share."""
+        from cuggino.sandbox.confine import SandboxContext
+
+        context = self.context
+        return SandboxContext(
+            project=context.project,
+            config=context.config,
+            agent=context.agent,
+            children=self.children,
+            environment=dict(os.environ),
+            model=context.config.model,
+        )
+
+    def spawn_context(self, task: Task) -> SpawnContext:
+        """Return what a spawn works with: the task's own agent, and the person if there is a terminal."""
+        from cuggino.spawn.context import Permission, SpawnContext
+        from cuggino.spawn.terminal import ask_person, has_terminal
+
+        async def ask(question: str) -> Permission:
+            await self.shown()
+            return await ask_person(question)
+
+        agent = HeadlessAgent(backend(task.agent), self.children)
+        return SpawnContext(
+            sandboxes=msgspec.structs.replace(self.sandboxes, agent=lambda _: agent, model=task.model),
+            now=self.context.now,
+            random=self.context.random,
+            sleep=trio.sleep,
+            ask=ask if has_terminal() else None,
+        )
 
     async def shown(self) -> None:
         """Until people have before them what was sent so far: then they can be asked something."""

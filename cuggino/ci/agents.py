@@ -1,59 +1,47 @@
-"""The agents that triage and mend, each in a sandbox of its own at the pull request's head.
+"""The agents that triage and fix, each in a sandbox of its own at the pull request's head.
 
-They read what others wrote: so none of the branch's own agent settings is used, logs and comments reach them as files,
-and nothing in their environment lets them push, or ask GitHub. What they wrote becomes one commit with our words.
+They read what others wrote. So none of the branch's own agent settings is used, logs and comments reach them as files,
+and nothing in their environment lets them push, or ask GitHub. Their work becomes one commit with a message of ours.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
-from uuid import uuid4
 
 import trio
 
 from cuggino.agents import prompts
-from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
-from cuggino.agents.agent import Agent, AgentOptions, AgentResult, Backend
-from cuggino.agents.exit_report import delete_output
+from cuggino.agents.activity_timeout import ActivityLimits
 from cuggino.agents.prompts import Prompt
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
 from cuggino.ci.ports import Triage, Work
 from cuggino.ci.pull import Comment, Thread
 from cuggino.ci.triage import VERDICT, triage_of
-from cuggino.config import Config
 from cuggino.errors import GitError, LlmSessionError, LlmSessionErrorKind, SandboxError
-from cuggino.events import AgentMessage, Event, Send, SystemMessage
+from cuggino.events import Send
 from cuggino.git.run import SAFE, git_output
-from cuggino.integrate.merge import Check, Merged, MergeRequest, merge
-from cuggino.integrate.repair import Repairer
-from cuggino.loop.command import ShellCommands
-from cuggino.manifest import Bounds, Permits, SandboxManifest
-from cuggino.process.children import Children
-from cuggino.project import STATE_NAME, Project
+from cuggino.integrate.merge import Merged, MergeRequest, merge
+from cuggino.integrate.repair import merge_context
+from cuggino.loop.command import background
+from cuggino.manifest import SandboxManifest
+from cuggino.project import STATE_NAME
 from cuggino.roles import Role
 from cuggino.sandbox import records
+from cuggino.sandbox.confine import AgentRun, Confinement, SandboxContext, confine
 from cuggino.sandbox.default_manifest import default_manifest
-from cuggino.sandbox.environment import built, git_variables, launcher
-from cuggino.sandbox.leaks import leaks
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.removal import remove
-from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.secrets import Redaction
 from cuggino.sandbox.settle import commit_tree, settle
 
 TITLE = "ci watch"
 """The beginning of the titles of our sandboxes, by which the next watch finds those of one that was killed."""
 
 _CLEANUP = 20.0
-_SECRETIVE = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*")
-_SHORTEST_SECRET = 8
 _READING = SandboxManifest(allowed_tools=("Read", "Glob", "Grep"), writable_paths=(), complexity="low")
 _HARMLESS = str.maketrans({"[": "(", "]": ")", "@": None, "\0": None})
 
@@ -61,30 +49,18 @@ _HARMLESS = str.maketrans({"[": "(", "]": ")", "@": None, "\0": None})
 class SandboxedFixers:
     """The real `Fixers`. `base_remote` is where the pull request's base is."""
 
-    def __init__(
-        self,
-        project: Project,
-        config: Config,
-        agent: Callable[[Role], Agent],
-        backend: Callable[[Role], Backend],
-        children: Children,
-        branch: GitBranch,
-        base_remote: str,
-        number: int,
-    ) -> None:
-        self._project = project
-        self._config = config
-        self._agent = agent
-        self._backend = backend
-        self._children = children
+    def __init__(self, context: SandboxContext, branch: GitBranch, base_remote: str, number: int) -> None:
+        self._context = context
+        self._project = context.project
+        self._config = context.config
         self._branch = branch
         self._base_remote = base_remote
         self._title = f"{TITLE} #{number}"
-        self._bounds = Bounds.of(config.spawn.never_allow, config.specs_path)
+        self._limits = ActivityLimits.of(context.config.limits)
 
-    async def sweep(self) -> None:
+    async def prune(self) -> None:
         """Remove the sandboxes of a watch over this pull request that was killed: nothing in them was pushed."""
-        for record in records.every(self._project):
+        for record in records.load_all(self._project):
             if record.sandbox.title == self._title and record.sandbox.branch is None:
                 await remove(self._project, record.sandbox, force=True)
                 shutil.rmtree(self._project.spawns / record.sandbox.id, ignore_errors=True)
@@ -92,29 +68,35 @@ class SandboxedFixers:
     # ---- what is asked for
 
     async def triage(self, failure: Failure, log: str, head: str, send: Send, /) -> Triage:
+        """Ask an agent why a check failed. Without an answer it counts as real."""
         try:
-            async with self._sandbox(head) as place:
-                path = place.note("failure.md", _failure(failure, log))
-                prompt = prompts.fill(Role.TRIAGE, {"root": str(place.sandbox.root), "failure": str(path)})
-                result, words = await self._run(place, Role.TRIAGE, prompt, _READING, send, schema=VERDICT)
+            async with self._sandbox(head, _READING) as confinement:
+                path = _write_note(confinement, "failure.md", _failure(failure, log))
+                root = str(confinement.sandbox.root)
+                prompt = prompts.fill(Role.TRIAGE, {"root": root, "failure": str(path)})
+                run = await self._run(confinement, Role.TRIAGE, prompt, send, schema=VERDICT)
         except (SandboxError, GitError) as error:
             return Triage(verdict="real", cause=f"(no triage: {error.message})")
-        if result is None:
-            return Triage(verdict="real", cause=f"(no triage: {words})")
-        return triage_of(result.structured, words)
+        if run.result is None:
+            return Triage(verdict="real", cause=f"(no triage: {run.words})")
+        return triage_of(run.result.structured, run.words)
 
     async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work:
+        """Have an agent fix a failed check."""
         note = _failure(failure, log, cause)
         return await self._fix("fixer", "failure", note, f"Fix {failure.name}", head, send)
 
     async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work:
+        """Have an agent deal with a review thread."""
         return await self._fix("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
 
     async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work:
+        """Merge the base into the branch, with an agent where git cannot."""
         try:
             commit = await self._branch.fetch_from(self._base_remote, base)
-            async with self._sandbox(head) as place:
-                return await self._merge(place, base, commit, send)
+            async with self._sandbox(head) as confinement, background() as left_running:
+                await confinement.set_up(left_running, send)
+                return await self._merge(confinement, base, commit, send)
         except (SandboxError, GitError) as error:
             return Work(summary=error.message, failed=True)
 
@@ -124,36 +106,53 @@ class SandboxedFixers:
         self, role: Literal["fixer", "thread"], key: str, note: str, title: str, head: str, send: Send
     ) -> Work:
         try:
-            async with self._sandbox(head) as place:
-                manifest = default_manifest(place.sandbox.root, self._config)
-                await self._set_up(place, manifest, send)
-                path = place.note(f"{key}.md", note)
+            async with self._sandbox(head) as confinement, background() as left_running:
+                await confinement.set_up(left_running, send)
+                path = _write_note(confinement, f"{key}.md", note)
                 command = self._config.check_command
                 check = f"- The project's check command: `{command}`\n" if command else ""
-                prompt = prompts.fixing(role, {"root": str(place.sandbox.root), key: str(path), "check": check})
-                result, words = await self._run(place, Role.WORKER, prompt, manifest, send)
-                if result is None:
-                    return Work(summary=words, failed=True)
-                return await self._settle(place, manifest, title, words)
+                root = str(confinement.sandbox.root)
+                prompt = prompts.fixing(role, {"root": root, key: str(path), "check": check})
+                run = await self._run(confinement, Role.WORKER, prompt, send)
+                if run.result is None:
+                    return Work(summary=run.words, failed=True)
+                return await self._settle(confinement, title, run.words)
         except (SandboxError, GitError) as error:
             return Work(summary=error.message, failed=True)
 
-    async def _settle(self, place: _Place, manifest: SandboxManifest, title: str, words: str) -> Work:
-        """One commit on the head, whatever commits the agent has made: their messages could keep CI from running."""
-        sandbox = place.sandbox
-        place.take_notes_back()
-        settled = await settle(sandbox, Permits(manifest=manifest, bounds=self._bounds), title)
+    async def _run(
+        self,
+        confinement: Confinement,
+        role: Role,
+        prompt: Prompt,
+        send: Send,
+        *,
+        schema: Mapping[str, object] | None = None,
+    ) -> AgentRun:
+        """Run an agent; one that fails by itself has no result. Raises LlmSessionError for any other failure."""
+        try:
+            return await confinement.run(role, prompt, self._limits, send, schema=schema)
+        except LlmSessionError as error:
+            if error.kind not in (LlmSessionErrorKind.REFUSED, LlmSessionErrorKind.CRASHED):
+                raise
+            return AgentRun(None, confinement.redaction.text(error.message))
+
+    async def _settle(self, confinement: Confinement, title: str, words: str) -> Work:
+        """One commit on the head, whatever commits the agent made: their messages could keep CI from running."""
+        sandbox = confinement.sandbox
+        _delete_notes(confinement)
+        settled = await settle(sandbox, confinement.permits, title)
         left_out = f" (not pushed: {', '.join(settled.left_out)})" if settled.left_out else ""
         if settled.tip is None:
             return Work(summary=f"{words}{left_out}")
         tree = (await git_output(sandbox.repository, *SAFE, "rev-parse", f"{settled.tip}^{{tree}}")).decode().strip()
         tip = await commit_tree(sandbox, tree, (sandbox.base,), _subject(title))
-        return await self._checked(place, tip, f"{words}{left_out}")
+        return await self._checked(confinement, tip, f"{words}{left_out}")
 
-    async def _checked(self, place: _Place, tip: str, words: str) -> Work:
-        """Nothing that the agent's own login consists of leaves this machine."""
-        sandbox = place.sandbox
-        if found := await leaks(sandbox.repository, sandbox.base, tip, place.secrets):
+    async def _checked(self, confinement: Confinement, tip: str, words: str) -> Work:
+        """No secret leaves this machine."""
+        sandbox = confinement.sandbox
+        if found := await confinement.leaks(sandbox.repository, sandbox.base, tip):
             where = ", ".join(leak.path or "a commit's message" for leak in found[:5])
             return Work(summary=f"a secret is in what was written, so it is not pushed: {where}", failed=True)
         names = await git_output(
@@ -162,174 +161,54 @@ class SandboxedFixers:
         files = tuple(name.decode(errors="backslashreplace") for name in names.split(b"\0")[:-1])
         return Work(tip=tip, files=files, summary=words)
 
-    async def _merge(self, place: _Place, base: str, commit: str, send: Send) -> Work:
-        sandbox, config = place.sandbox, self._config
-        manifest = default_manifest(sandbox.root, config)
-        permits = Permits(manifest=manifest, bounds=self._bounds)
-        await self._set_up(place, manifest, send)
-        repairer = Repairer(
-            agent=self._agent(Role.WORKER),
-            backend=self._backend(Role.WORKER),
-            task=f"Bring {base} into the branch of a pull request: {self._branch.name}",
-            specs_path=config.specs_path,
-            check=config.check_command,
-            permits=permits,
-            environment=self._environment(place, Role.WORKER, manifest),
-            launcher=launcher(config.spawn.launcher, sandbox),
-            model=config.model,
-            limits=config.limits,
-            attempts=1,
-            outputs=place.folder,
-            send=send,
-            foreign=True,
-        )
-        merge_request = MergeRequest(
-            sandbox=sandbox,
-            permits=permits,
+    async def _merge(self, confinement: Confinement, base: str, commit: str, send: Send) -> Work:
+        task = f"Bring {base} into the branch of a pull request: {self._branch.name}"
+        request = MergeRequest(
+            context=merge_context(confinement, task, send, limits=self._limits, attempts=1),
             message=_subject(f"Merge {base} into {self._branch.name}"),
-            check=self._check(place, manifest) if config.check_command else None,
-            repair=repairer,
-            repair_attempts=1,
             onto_branch=True,
         )
-        merged = await merge(merge_request, commit, sandbox.base, send)
+        merged = await merge(request, commit, confinement.sandbox.base, send)
         if not isinstance(merged, Merged):
             return Work(summary=merged.reason)
         paths = ", ".join(conflict.path for conflict in merged.conflicts)
-        return await self._checked(place, merged.commit, f"merged {base}: {merged.how}{f' ({paths})' if paths else ''}")
+        words = f"merged {base}: {merged.how}{f' ({paths})' if paths else ''}"
+        return await self._checked(confinement, merged.commit, words)
 
     @asynccontextmanager
-    async def _sandbox(self, head: str) -> AsyncIterator[_Place]:
+    async def _sandbox(self, head: str, manifest: SandboxManifest | None = None) -> AsyncIterator[Confinement]:
         await self._branch.fetch(head)
         sandbox = await provision(self._project, self._config, base=head, detached=True, title=self._title, target=None)
-        folder = self._project.spawns / sandbox.id
         try:
-            yield _Place(sandbox, folder, await git_variables(sandbox))
+            chosen = manifest or default_manifest(sandbox.root, self._config)
+            yield await confine(self._context, sandbox, chosen, foreign=True)
         finally:
             with trio.move_on_after(_CLEANUP, shield=True):
                 await remove(self._project, sandbox, force=True)
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _environment(self, place: _Place, role: Role, manifest: SandboxManifest) -> Mapping[str, str]:
-        backend = self._backend(role)
-        environment = built(backend, manifest, {}, os.environ, place.git)
-        login = backend.login_environment
-        place.secrets = tuple(
-            value
-            for name, value in environment.items()
-            if any(fnmatchcase(name, pattern) for pattern in login)
-            and any(fnmatchcase(name.upper(), pattern) for pattern in _SECRETIVE)
-            and len(value) >= _SHORTEST_SECRET
-        )
-        return environment
-
-    async def _set_up(self, place: _Place, manifest: SandboxManifest, send: Send) -> None:
-        if (command := self._config.setup_command) is None:
-            return
-        commands = self._commands(place, manifest)
-        result = await commands.run(command, place.folder / "setup.txt", timeout=self._config.limits.command_timeout)
-        if result.exit_code != 0:
-            end = result.output[-500:].strip()
-            await send(SystemMessage(text=f"The setup command exited with {result.exit_code} in the sandbox: {end}"))
-
-    def _check(self, place: _Place, manifest: SandboxManifest) -> Check:
-        commands = self._commands(place, manifest)
-
-        async def check(_root: Path) -> bool:
-            assert self._config.check_command is not None
-            output = place.folder / "check.txt"
-            timeout = self._config.limits.command_timeout
-            return (await commands.run(self._config.check_command, output, timeout=timeout)).exit_code == 0
-
-        return check
-
-    def _commands(self, place: _Place, manifest: SandboxManifest) -> ShellCommands:
-        return ShellCommands(
-            self._children,
-            place.sandbox.root,
-            launcher=launcher(self._config.spawn.launcher, place.sandbox),
-            environment=self._environment(place, Role.WORKER, manifest),
-        )
-
-    async def _run(
-        self,
-        place: _Place,
-        role: Role,
-        prompt: Prompt,
-        manifest: SandboxManifest,
-        send: Send,
-        *,
-        schema: Mapping[str, object] | None = None,
-    ) -> tuple[AgentResult | None, str]:
-        """Its result and its last words, without secrets; no result: it came to no end, and why."""
-        words = ""
-
-        async def see(event: Event) -> None:
-            nonlocal words
-            event = redaction.event(event)
-            if isinstance(event, AgentMessage):
-                words = event.text
-            await activity.pass_on(event)
-
-        environment = self._environment(place, role, manifest)
-        redaction = Redaction(place.secrets)
-        activity = ActivityTimeout(ActivityLimits.of(self._config.limits), send)
-        options = AgentOptions(
-            role=role,
-            cwd=place.sandbox.root,
-            prompt=prompt.task,
-            output=place.folder / f".{role.value}.out",
-            system_prompt=prompt.standing,
-            session_id=str(uuid4()),
-            model=self._config.model,
-            schema=schema,
-            budget_usd=self._config.limits.max_cost_usd,
-            environment=environment,
-            permits=Permits(manifest=manifest, bounds=self._bounds),
-            foreign=True,
-            launcher=launcher(self._config.spawn.launcher, place.sandbox),
-        )
-        activity.begin()
-        try:
-            with activity.scope:
-                result = await self._agent(role).spawn(options, see)
-                return result, redaction.text(result.final_text) or words
-        except LlmSessionError as error:
-            if error.kind not in (LlmSessionErrorKind.REFUSED, LlmSessionErrorKind.CRASHED):
-                raise
-            return None, redaction.text(error.message)
-        finally:
-            delete_output(options.output)
-        return None, str(activity.verdict() or "it was stopped")
+                shutil.rmtree(self._project.spawns / sandbox.id, ignore_errors=True)
 
 
-class _Place:
-    """A sandbox, and a folder of ours for what is not the agent's business."""
-
-    def __init__(self, sandbox: Sandbox, folder: Path, git: Mapping[str, str]) -> None:
-        self.sandbox = sandbox
-        self.folder = folder
-        self.git = git
-        self.secrets: Sequence[str] = ()
-
-    @property
-    def _notes(self) -> Path:
-        return self.sandbox.root / STATE_NAME / "ci"
-
-    def note(self, name: str, text: str) -> Path:
-        """A file for the agent to read, where nothing is brought home from."""
-        self._notes.mkdir(0o700, parents=True, exist_ok=True)
-        path = self._notes / name
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        return path
-
-    def take_notes_back(self) -> None:
-        """They are none of the changes. Where the agent has put a link, nothing is followed."""
-        if not self._notes.is_symlink() and not self._notes.parent.is_symlink():
-            shutil.rmtree(self._notes, ignore_errors=True)
+# ---- files for the agent ----------------------------------------------------------------------
 
 
-# ---- what they read ---------------------------------------------------------------------------
+def _notes(confinement: Confinement) -> Path:
+    return confinement.sandbox.root / STATE_NAME / "ci"
+
+
+def _write_note(confinement: Confinement, name: str, text: str) -> Path:
+    """Write a file for the agent to read, in a directory from which nothing is integrated."""
+    notes = _notes(confinement)
+    notes.mkdir(0o700, parents=True, exist_ok=True)
+    path = notes / name
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def _delete_notes(confinement: Confinement) -> None:
+    """They are not changes. Where the agent has put a link, nothing is followed."""
+    notes = _notes(confinement)
+    if not notes.is_symlink() and not notes.parent.is_symlink():
+        shutil.rmtree(notes, ignore_errors=True)
 
 
 def _failure(failure: Failure, log: str, cause: str = "") -> str:

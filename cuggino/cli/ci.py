@@ -9,7 +9,6 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cuggino.agents.backends import backend
 from cuggino.ci.agents import SandboxedFixers
 from cuggino.ci.branch import GitBranch, Remotes
 from cuggino.ci.decide import Known, System, Trust, view
@@ -92,17 +91,8 @@ async def watch(
 
         async def context(pull: PullRequest) -> tuple[GitBranch, SandboxedFixers]:
             theirs = await branch(pull)
-            agents = SandboxedFixers(
-                project,
-                config,
-                runtime.context.agent,
-                lambda role: backend(config.backend(role)),
-                runtime.children,
-                theirs,
-                base_remote,
-                number,
-            )
-            await agents.sweep()
+            agents = SandboxedFixers(runtime.sandboxes, theirs, base_remote, number)
+            await agents.prune()
             return theirs, agents
 
         return await watch_pull(

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from typing import Annotated
 
-import trio
 from cyclopts import App, Parameter
 
-from cuggino.agents.backends import backend
-from cuggino.agents.headless import HeadlessAgent
 from cuggino.cli.inbox import PLAIN_COLUMNS, remark, say
 from cuggino.config import BackendName, Integrate, load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
-from cuggino.loop.command import ShellCommands
 from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
 from cuggino.project import Project, uuid7
 from cuggino.runtime import Runtime
-from cuggino.sandbox.environment import launcher
 from cuggino.signals import Shutdown
 from cuggino.spawn import task as tasks
-from cuggino.spawn.context import Permission, SpawnContext
 from cuggino.spawn.evaluate import read_manifest
 from cuggino.spawn.inventory import clean as clean_up
 from cuggino.spawn.inventory import entries, found, listed
 from cuggino.spawn.recover import Strategy
 from cuggino.spawn.spawn import Spawn
-from cuggino.spawn.task import Place, Record, Task
-from cuggino.spawn.terminal import ask_person, has_terminal
+from cuggino.spawn.task import SpawnFiles, SpawnRecord, Task
+from cuggino.spawn.terminal import has_terminal
 
 spawn = App(
     name="spawn",
@@ -112,7 +103,7 @@ async def start(
     project = Project.find(Path.cwd())
     config = load(project.config_file)
     given = None if manifest is None else _manifest(manifest)
-    record = Record(
+    record = SpawnRecord(
         id=uuid7(),
         task=Task(
             prompt=prompt,
@@ -178,11 +169,11 @@ def show(beginning: Annotated[str, _id], /) -> int:
     """Print a spawn's report."""
     project = Project.find(Path.cwd())
     record = tasks.find(project, beginning)
-    report = Place(project, record.id).report
+    report = SpawnFiles(project, record.id).report
     if not report.exists():
         raise UsageError(
             f"The spawn {record.id} has no report: it is running, or it died.",
-            advice=f"To go on with it: cuggino spawn retry {record.id}",
+            advice=f"To resume it: cuggino spawn retry {record.id}",
         )
     say([visible(report.read_text(errors="replace")).removesuffix("\n")])
     return 0
@@ -211,49 +202,22 @@ async def clean(
     return code
 
 
-async def _run(project: Project, record: Record, given: SandboxManifest | None, *, as_json: bool) -> int:
-    chosen = backend(record.task.agent)
+async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | None, *, as_json: bool) -> int:
     project.prepare()
-    place = Place(project, record.id)
-    place.make()
-    this = _Found()
+    files = SpawnFiles(project, record.id)
+    files.make()
+    started: list[Spawn] = []
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:
-        children = runtime.children
-
-        async def ask(question: str) -> Permission:
-            await runtime.shown()
-            return await ask_person(question)
-
-        context = SpawnContext(
-            project=project,
-            config=runtime.context.config,
-            backend=chosen,
-            agent=HeadlessAgent(chosen, children),
-            commands=lambda sandbox, environment: ShellCommands(
-                children,
-                sandbox.root,
-                launcher=launcher(runtime.context.config.spawn.launcher, sandbox),
-                environment=environment,
-            ),
-            environment=dict(os.environ),
-            now=runtime.context.now,
-            random=Random(),
-            sleep=trio.sleep,
-            ask=ask if has_terminal() else None,
-        )
-        this.spawn = Spawn(context, record, runtime.sender(record.id), lambda: 128 + (shutdown.signal or signal.SIGINT))
-        return await this.spawn.run(given)
+        context = runtime.spawn_context(record.task)
+        spawn = Spawn(context, record, runtime.sender(record.id), lambda: 128 + (shutdown.signal or signal.SIGINT))
+        started.append(spawn)
+        return await spawn.run(given)
 
     def last_words(_page: Page) -> list[str]:
-        return [] if this.spawn is None else ["", *visible(this.spawn.text).removesuffix("\n").split("\n")]
+        return ["", *visible(started[0].text).removesuffix("\n").split("\n")] if started else []
 
-    return await in_foreground(project, "spawn", work, as_json=as_json, beside=place.lock, last_words=last_words)
-
-
-@dataclass
-class _Found:
-    spawn: Spawn | None = None
+    return await in_foreground(project, "spawn", work, as_json=as_json, beside=files.lock, last_words=last_words)
 
 
 def _manifest(path: Path) -> SandboxManifest:

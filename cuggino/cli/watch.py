@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from cuggino.agents.backends import backend
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
 from cuggino.runtime import Runtime
 from cuggino.signals import Shutdown
-from cuggino.watch import item
-from cuggino.watch.item import Process
-from cuggino.watch.watch import run_watch
+from cuggino.watch.intervals import WatchIntervals
+from cuggino.watch.places import open_place
+from cuggino.watch.watch import WatchOptions, run_watch
 
 
 async def watch(
@@ -25,6 +23,7 @@ async def watch(
     until_idle: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     jobs: int = 1,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    intervals: Annotated[WatchIntervals, Parameter(parse=False)] = WatchIntervals(),  # noqa: B008 - frozen
 ) -> int:
     """Work through the backlog, and wait for more.
 
@@ -51,29 +50,14 @@ async def watch(
         raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:
-        process = item.process if jobs == 1 else await _apart(runtime)
-        return await run_watch(
-            runtime.context,
-            shutdown,
-            runtime.sender,
+        options = WatchOptions(
             every=validate_every,
             until_idle=until_idle,
+            jobs=jobs,
             already_archived=runtime.archived_before,
-            places=jobs,
-            process=process,
+            intervals=intervals,
         )
+        place = open_place(jobs, runtime.sandboxes, intervals)
+        return await run_watch(runtime.context, shutdown, runtime.sender, place, options)
 
     return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
-
-
-async def _apart(runtime: Runtime) -> Process:
-    """Each item in a sandbox of its own."""
-    from cuggino.watch.apart import Apart, sweep
-
-    config = runtime.context.config
-    children = runtime.children
-    apart = Apart(
-        runtime.context.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ)
-    )
-    await sweep(runtime.context.project)
-    return apart.process

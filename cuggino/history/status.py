@@ -179,7 +179,7 @@ def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
 
 def _sandboxes(project: Project) -> Iterator[Project]:
     """The places in which items are worked on apart."""
-    for record in records.every(project):
+    for record in records.load_all(project):
         if record.sandbox.item is not None and record.exists:
             yield Project(record.sandbox.root)
 

@@ -19,6 +19,7 @@ from cuggino.integrate.checkout import Folder, looking_at, put, undo
 from cuggino.integrate.conflicts import Conflict, Merge, markers_left
 from cuggino.integrate.trees import blob, edited, merge_trees, replaced, small_resolution
 from cuggino.manifest import Permits
+from cuggino.sandbox.confine import Check
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import commit_tree, refusal
 
@@ -26,8 +27,6 @@ NOTES = "CONFLICTS.md"
 """In a sandbox's root during a repair: the conflicts that have no markers in a file. Never committed."""
 
 How: TypeAlias = Literal["clean", "small", "repair"]
-Check: TypeAlias = Callable[[Path], Awaitable[bool]]
-"""Runs the check command in this folder, a sandbox's root."""
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +49,7 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.sandbox.root / NOTES
 
 
-Repair: TypeAlias = Callable[[RepairRequest], Awaitable[bool]]
+RepairFunction: TypeAlias = Callable[[RepairRequest], Awaitable[bool]]
 """Runs the agent; False where it gave up or failed."""
 
 
@@ -70,55 +69,61 @@ class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-class MergeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to bring together, and with whose help. The commit's first parent is the base, unless `onto_branch`."""
+class MergeContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox whose work is merged, and who helps: the check command, and an agent that repairs."""
 
     sandbox: Sandbox
     permits: Permits
-    message: str
     check: Check | None = None
-    repair: Repair | None = None
+    repair: RepairFunction | None = None
     repair_attempts: int = 2
+
+
+class MergeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A merge to make, with its commit's message. The commit's first parent is the base, unless `onto_branch`."""
+
+    context: MergeContext
+    message: str
     onto_branch: bool = False
 
 
-async def merge(merge_request: MergeRequest, base: str, tip: str, send: Send) -> Merged | Unmerged:
+async def merge(request: MergeRequest, base: str, tip: str, send: Send) -> Merged | Unmerged:
     """The merge of two commits, `tip` being what the sandbox's folder has. GitError where git cannot."""
-    repository = merge_request.sandbox.repository
+    repository = request.context.sandbox.repository
     merged = await merge_trees(repository, base, tip)
     small = await small_resolution(repository, merged) if merged.conflicts else None
     if merged.conflicts:
         await send(ConflictsFound(paths=tuple(map(_shown, merged.conflicts)), small=small is not None))
     tree = merged.tree if not merged.conflicts else small
     if tree is not None:
-        async with looking_at(merge_request.sandbox) as folder:
-            await put(folder, merge_request.sandbox, tip, tree)
-        if await _passes(merge_request):
+        async with looking_at(request.context.sandbox) as folder:
+            await put(folder, request.context.sandbox, tip, tree)
+        if await _passes(request):
             how: How = "small" if merged.conflicts else "clean"
-            return Merged(commit=await _commit(merge_request, tree, base, tip), how=how, conflicts=merged.conflicts)
-        await undo(merge_request.sandbox)
-    return await _repaired(merge_request, merged, base, tip)
+            return Merged(commit=await _commit(request, tree, base, tip), how=how, conflicts=merged.conflicts)
+        await undo(request.context.sandbox)
+    return await _repaired(request, merged, base, tip)
 
 
 # ---- the steps --------------------------------------------------------------------------------
 
 
-async def _repaired(merge_request: MergeRequest, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
+async def _repaired(request: MergeRequest, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
     """The merge as an agent has made it in the sandbox; undone where it could not."""
-    sandbox, conflicts = merge_request.sandbox, merged.conflicts
+    sandbox, conflicts = request.context.sandbox, merged.conflicts
     unmarked = tuple(conflict for conflict in conflicts if not conflict.marked)
     why = "The check command fails after the merge."
     if conflicts:
         why = f"It conflicts with the base: {', '.join(map(str, map(_told, conflicts)))}."
-    if merge_request.repair is None or merge_request.repair_attempts == 0:
+    if request.context.repair is None or request.context.repair_attempts == 0:
         return Unmerged(reason=why, conflicts=conflicts)
     notes = f"{sandbox.below}/{NOTES}".removeprefix("/")
     tree = await _with_notes(sandbox.repository, merged.tree, notes, unmarked) if unmarked else merged.tree
     async with looking_at(sandbox) as folder:
         kept = await put(folder, sandbox, tip, tree)
         before = await folder.changed()
-        for attempt in range(1, merge_request.repair_attempts + 1):
-            request = RepairRequest(
+        for attempt in range(1, request.context.repair_attempts + 1):
+            task = RepairRequest(
                 sandbox=sandbox,
                 paths=tuple(conflict.path for conflict in conflicts),
                 unmarked=tuple(conflict.path for conflict in unmarked),
@@ -126,35 +131,35 @@ async def _repaired(merge_request: MergeRequest, merged: Merge, base: str, tip: 
                 ours=tip,
                 attempt=attempt,
             )
-            if not await merge_request.repair(request):
+            if not await request.context.repair(task):
                 continue
-            found = await _recorded(merge_request, folder, merged, kept | before, notes)
-            if found is not None and await _passes(merge_request):
+            found = await _recorded(request, folder, merged, kept | before, notes)
+            if found is not None and await _passes(request):
                 done, left_out = found
-                commit = await _commit(merge_request, done, base, tip)
+                commit = await _commit(request, done, base, tip)
                 return Merged(commit=commit, how="repair", conflicts=conflicts, left_out=left_out)
     await undo(sandbox)
     return Unmerged(reason=f"{why} It could not be repaired.", conflicts=conflicts)
 
 
 async def _recorded(
-    merge_request: MergeRequest, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
+    request: MergeRequest, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
 ) -> tuple[str, tuple[str, ...]] | None:
     """The tree that the agent has left, and what of it was left out; None while a conflict is left in it.
 
     `alien` are paths that were not as in the merge before the agent came: they stay what git has made of them.
     """
-    repository = merge_request.sandbox.repository
+    repository = request.context.sandbox.repository
     paths = {conflict.path for conflict in merged.conflicts}
     changed = await folder.changed() - {notes} - alien
-    refused = refusal(merge_request.sandbox, merge_request.permits)
+    refused = refusal(request.context.sandbox, request.context.permits)
     mine = {path for path in changed if path in paths or not refused(path)}
     mine -= await folder.look.filtered(sorted(mine))
     written = await folder.recorded(mine)
     if written is None:
         return None
     tree = await replaced(repository, written, {*alien, notes}, merged.tree)
-    listed = merge_request.sandbox.folder / notes
+    listed = request.context.sandbox.folder / notes
     if listed.is_file() and not listed.is_symlink() and markers_left(listed.read_bytes(), ()):
         return None
     for conflict in merged.conflicts:
@@ -165,13 +170,13 @@ async def _recorded(
     return tree, tuple(sorted(changed - mine))
 
 
-async def _passes(merge_request: MergeRequest) -> bool:
-    return merge_request.check is None or await merge_request.check(merge_request.sandbox.root)
+async def _passes(request: MergeRequest) -> bool:
+    return request.context.check is None or await request.context.check(request.context.sandbox.root)
 
 
-async def _commit(merge_request: MergeRequest, tree: str, base: str, tip: str) -> str:
-    parents = (tip, base) if merge_request.onto_branch else (base, tip)
-    return await commit_tree(merge_request.sandbox, tree, parents, merge_request.message.replace("\0", ""))
+async def _commit(request: MergeRequest, tree: str, base: str, tip: str) -> str:
+    parents = (tip, base) if request.onto_branch else (base, tip)
+    return await commit_tree(request.context.sandbox, tree, parents, request.message.replace("\0", ""))
 
 
 async def _with_notes(repository: Path, tree: str, notes: str, unmarked: tuple[Conflict, ...]) -> str:

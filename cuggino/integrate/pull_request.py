@@ -25,7 +25,7 @@ _LONGEST_LIMIT = 60.0
 """Seconds for which a rate limit is waited for."""
 
 
-class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
+class OpenPullRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`found`: it was there already."""
 
     number: int
@@ -83,7 +83,9 @@ def _login(slug: Slug) -> tuple[str, ...]:
     return ("-c", f"credential.https://{slug.host}.helper=!gh auth git-credential")
 
 
-async def request(github: GitHub, slug: Slug, *, head: str, base: str, title: str, body: str) -> PullRequest | str:
+async def open_pull_request(
+    github: GitHub, slug: Slug, *, head: str, base: str, title: str, body: str
+) -> OpenPullRequest | str:
     """The pull request of `head` against `base`. A text: why there is none."""
     wanted = {"title": title[:_LONGEST_TITLE], "head": head, "base": base, "body": body[:_LONGEST_BODY]}
     why = ""
@@ -99,7 +101,7 @@ async def request(github: GitHub, slug: Slug, *, head: str, base: str, title: st
             continue
         if answer.status == 201:
             made = msgspec.json.decode(answer.body, type=_Pull)
-            return PullRequest(number=made.number, url=made.html_url)
+            return OpenPullRequest(number=made.number, url=made.html_url)
         why = words(answer)
         if answer.status == 422:
             return await _find(github, slug, head, base, "all") or why
@@ -112,7 +114,7 @@ async def request(github: GitHub, slug: Slug, *, head: str, base: str, title: st
     return why
 
 
-async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) -> PullRequest | None:
+async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) -> OpenPullRequest | None:
     """An open one before one that is closed or merged; the newest of these."""
     query = f"head={quote(f'{slug.owner}:{head}')}&base={quote(base, safe='')}&state={state}&per_page=20"
     try:
@@ -124,4 +126,4 @@ async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) ->
     pulls = sorted(
         msgspec.json.decode(answer.body, type=list[_Pull]), key=lambda pull: (pull.state != "open", -pull.number)
     )
-    return PullRequest(number=pulls[0].number, url=pulls[0].html_url, found=True) if pulls else None
+    return OpenPullRequest(number=pulls[0].number, url=pulls[0].html_url, found=True) if pulls else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -98,6 +99,23 @@ class ShellCommands:
             stdout=output,
             linger=linger,
         )
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[trio.Nursery]:
+    """Yield a nursery for what a setup command leaves running; it is stopped at the end of the block.
+
+    An error of the block is raised as it is, not in a group.
+    """
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield nursery
+        except Exception as error:
+            failure = error
+        nursery.cancel_scope.cancel(reason="the work is over")
+    if failure is not None:
+        raise failure
 
 
 def _result(path: Path, status: int | None, timeout: float | None) -> CommandResult:

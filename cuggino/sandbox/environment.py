@@ -1,22 +1,21 @@
-"""What an agent in a sandbox finds in its environment: built from little, so that nothing of the person's comes along.
+"""The environment of agents and commands in a sandbox: built, never inherited as a whole.
 
-Nothing in it lets git or gh find the person's credentials by themselves. What lies in the home folder is another
-matter: only a launcher keeps an agent from that.
+It holds the person's PATH, HOME and locale, what the agent's login needs, the manifest's variables and the secrets that
+were lent. Nothing in it leads git or gh to the person's credentials. Files in the home directory are another matter:
+only a launcher keeps an agent from those.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cuggino.agents.agent import Backend
 from cuggino.git.run import SAFE, run_git
 from cuggino.manifest import SandboxManifest
 from cuggino.sandbox.git import NOBODY, configuration
-from cuggino.sandbox.provision import EXCLUDE
 from cuggino.sandbox.sandbox import Sandbox
 
 _INHERITED = (
@@ -24,12 +23,15 @@ _INHERITED = (
     *("LANG", "LANGUAGE", "LC_*", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 )
 _NEVER_INHERITED = ("GH_*", "GITHUB_*", "GIT_*", "SSH_*", "GPG_*")
-"""Though a backend's own patterns name them."""
+"""Not even when an agent's login patterns name them."""
 _NEVER_FROM_A_MANIFEST = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "LD_*", "DYLD_*", "GIT_*", "GH_*", "SSH_*"),
     *("NODE_OPTIONS", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PROMPT_COMMAND", "CUGGINO_*"),
 )
-"""What changes which programs run, or what runs within them; that is not a task's to wish for."""
+"""Variables that change which programs run, or what runs inside them: a task may not set those."""
+
+_SECRET_NAMES = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*")
+_SHORTEST_LOGIN = 8
 
 _SETTINGS = (
     ("credential.helper", ""),  # an empty one takes back those before it
@@ -42,28 +44,45 @@ _SETTINGS = (
 )
 
 
-def built(
-    backend: Backend,
+def build_environment(
+    login: Collection[str],
     manifest: SandboxManifest,
     secrets: Mapping[str, str],
     inherited: Mapping[str, str],
     git: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The whole environment. `secrets` are references and their values; `git` is what `git_variables` gives."""
+    """Return the whole environment.
+
+    `login` are the patterns of an agent's login variables, `secrets` maps references to values, and `git` is what
+    `git_variables` returned.
+    """
     named = {name: value for name, value in inherited.items() if _is_one_of(name, _INHERITED)}
-    login = {
+    reserved = (*_NEVER_FROM_A_MANIFEST, *login)
+    requested = {name: value for name, value in manifest.environment.items() if _may_be_set(name, value, reserved)}
+    lent = {secret_name(reference): value for reference, value in secrets.items()}
+    variables = git_alone() if git is None else git
+    return {**named, **requested, **_login_variables(login, inherited), **variables, **lent}
+
+
+def login_values(login: Collection[str], inherited: Mapping[str, str]) -> list[str]:
+    """Return the secret values among an agent's login variables: those of keys, tokens and passwords."""
+    return [
+        value
+        for name, value in _login_variables(login, inherited).items()
+        if _is_one_of(name.upper(), _SECRET_NAMES) and len(value) >= _SHORTEST_LOGIN
+    ]
+
+
+def _login_variables(login: Collection[str], inherited: Mapping[str, str]) -> dict[str, str]:
+    return {
         name: value
         for name, value in inherited.items()
-        if _is_one_of(name, backend.login_environment) and not _is_one_of(name, _NEVER_INHERITED)
+        if _is_one_of(name, login) and not _is_one_of(name, _NEVER_INHERITED)
     }
-    reserved = (*_NEVER_FROM_A_MANIFEST, *backend.login_environment)
-    wished = {name: value for name, value in manifest.environment.items() if _may_be_wished(name, value, reserved)}
-    lent = {secret_name(reference): value for reference, value in secrets.items()}
-    return {**named, **wished, **login, **(git_alone() if git is None else git), **lent}
 
 
 def git_alone() -> dict[str, str]:
-    """Variables with which git has no configuration but the repository's, asks nobody, and finds no credentials."""
+    """Return variables that give git only the repository's configuration, no prompts and no credentials."""
     return {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -75,13 +94,13 @@ def git_alone() -> dict[str, str]:
 
 
 async def git_variables(sandbox: Sandbox) -> dict[str, str]:
-    """The same, with the person's name and address for commits, and with what git is not to see in this sandbox.
+    """Return `git_alone`'s variables, plus the person's name and address, minus what git must not see in this sandbox.
 
-    Headers with a token, which some tools write into a repository's own configuration, are taken back one by one.
+    Headers with a token, which some tools write into a repository's own configuration, are reset one by one.
     """
     settings = list(_SETTINGS)
     if not sandbox.cloned:  # a clone has its own list
-        settings.append(("core.excludesFile", str(sandbox.git_dir / EXCLUDE)))
+        settings.append(("core.excludesFile", str(sandbox.exclude_file)))
     listed = await run_git(
         sandbox.repository, *SAFE, "config", "-z", "--name-only", "--get-regexp", r"^http\..*header$"
     )
@@ -90,7 +109,7 @@ async def git_variables(sandbox: Sandbox) -> dict[str, str]:
 
 
 async def _identity(repository: Path) -> dict[str, str]:
-    """Who the person is to git; `cuggino` where git does not know."""
+    """Return the person's identity for commits; `cuggino` where git knows none."""
     found: dict[str, str] = {}
     for who in ("AUTHOR", "COMMITTER"):
         said = await run_git(repository, *SAFE, "var", f"GIT_{who}_IDENT")
@@ -101,7 +120,7 @@ async def _identity(repository: Path) -> dict[str, str]:
 
 
 def secret_name(reference: str) -> str:
-    """The variable for a secret: `env:NAME` has its name; of `file:a/npm-token.txt` it is NPM_TOKEN."""
+    """Return the variable for a secret: NAME for `env:NAME`, NPM_TOKEN for `file:a/npm-token.txt`."""
     kind, _, name = reference.partition(":")
     if kind == "env":
         return name
@@ -110,7 +129,7 @@ def secret_name(reference: str) -> str:
 
 
 def launcher(words: Sequence[str], sandbox: Sandbox, home: Path | None = None) -> tuple[str, ...]:
-    """`spawn.launcher` for this sandbox: `{sandbox}` is its folder, `{home}` the person's home, wherever they stand."""
+    """Return `spawn.launcher` with `{sandbox}` and `{home}` replaced by the sandbox's folder and the person's home."""
     places = {"{sandbox}": str(sandbox.folder), "{home}": str(home or Path.home())}
     pattern = re.compile("|".join(map(re.escape, places)))
     return tuple(pattern.sub(lambda found: places[found[0]], word) for word in words)
@@ -120,5 +139,5 @@ def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _may_be_wished(name: str, value: str, reserved: Iterable[str]) -> bool:
+def _may_be_set(name: str, value: str, reserved: Iterable[str]) -> bool:
     return name != "" and "=" not in name and "\0" not in name + value and not _is_one_of(name, reserved)

@@ -18,7 +18,6 @@ import msgspec
 from cuggino.errors import GitError
 from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.sandbox.git import Filters, ask, filters_off, trusted
-from cuggino.sandbox.provision import BEGIN_INDEX
 from cuggino.sandbox.sandbox import Sandbox
 
 
@@ -141,7 +140,7 @@ def _scratch(git_dir: Path) -> Iterator[Path]:
 def inspecting(sandbox: Sandbox, filters: Filters) -> Iterator[Inspection]:
     """A look at a sandbox for the length of the block. It begins with the index that the sandbox began with."""
     with _scratch(sandbox.git_dir) as folder:
-        begin = sandbox.git_dir / BEGIN_INDEX
+        begin = sandbox.begin_index
         if begin.is_file():
             shutil.copy2(begin, folder / "index")  # with its time: what is younger than its index is read again
         yield Inspection(sandbox, folder / "index", filters)

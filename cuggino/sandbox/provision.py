@@ -27,16 +27,12 @@ from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.project import STATE_NAME, Project, uuid7
 from cuggino.sandbox import copies
 from cuggino.sandbox.clone import make_clone
-from cuggino.sandbox.discard import discard
 from cuggino.sandbox.git import ask, filters_off
-from cuggino.sandbox.records import SandboxStage, forget, save
+from cuggino.sandbox.records import SandboxStage, delete_record, save
+from cuggino.sandbox.removal import remove_tree
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.submodules import populate
 
-BEGIN_INDEX = "cuggino-index"
-"""In a sandbox's git directory: the index as it was when the sandbox was made, with the times of its files."""
-EXCLUDE = "cuggino-exclude"
-"""In a sandbox's git directory: what the agent's git is to ignore, for `core.excludesFile`."""
 _UNDO_SECONDS = 20.0
 
 
@@ -65,8 +61,8 @@ async def provision(
         sandbox = await _fill(project, config, sandbox)
     except BaseException:
         with trio.move_on_after(_UNDO_SECONDS, shield=True), contextlib.suppress(CugginoError):  # the record stays then
-            await discard(sandbox, tip=sandbox.base)
-            forget(project, sandbox)
+            await remove_tree(sandbox, tip=sandbox.base)
+            delete_record(project, sandbox)
         raise
     save(project, sandbox, SandboxStage.MADE)
     return sandbox
@@ -184,10 +180,10 @@ async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
         raise SandboxError(f"{error.filename or sandbox.folder}: cannot be copied: {error.strerror}.") from error
     sandbox = msgspec.structs.replace(sandbox, copied=tuple(str(Path(sandbox.below, path)) for path in included))
     copies.remember(sandbox)
-    shutil.copy2(sandbox.git_dir / "index", sandbox.git_dir / BEGIN_INDEX)
+    shutil.copy2(sandbox.git_dir / "index", sandbox.begin_index)
     await _exclude(sandbox)
     if sandbox.cloned:
-        await make_clone(sandbox, (sandbox.git_dir / EXCLUDE).read_bytes())
+        await make_clone(sandbox, sandbox.exclude_file.read_bytes())
     return sandbox
 
 
@@ -209,4 +205,4 @@ async def _exclude(sandbox: Sandbox) -> None:
     state = os.path.normpath(Path(sandbox.below, STATE_NAME))
     lent = (*sandbox.copied, copies.specs_path(sandbox), state)
     lines = [re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(f"/{path}")) + b"\n" for path in lent]
-    (sandbox.git_dir / EXCLUDE).write_bytes(own + (b"" if own.endswith(b"\n") or not own else b"\n") + b"".join(lines))
+    sandbox.exclude_file.write_bytes(own + (b"" if own.endswith(b"\n") or not own else b"\n") + b"".join(lines))

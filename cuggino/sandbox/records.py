@@ -38,7 +38,7 @@ class SandboxStage(StrEnum):
     """The folder and the branch are gone; what it did is still told."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox and its stage."""
 
     sandbox: Sandbox
@@ -52,9 +52,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.sandbox.folder.is_dir()
 
 
-def save(project: Project, sandbox: Sandbox, stage: SandboxStage, *, tip: str | None = None) -> Record:
+def save(project: Project, sandbox: Sandbox, stage: SandboxStage, *, tip: str | None = None) -> SandboxRecord:
     """Write the record, all or nothing. StorageError."""
-    record = Record(sandbox=sandbox, stage=stage, tip=tip)
+    record = SandboxRecord(sandbox=sandbox, stage=stage, tip=tip)
     data = msgspec.json.format(_encode(record), indent=2)
     folder = project.spawns / sandbox.id
     with contextlib.suppress(FileExistsError):
@@ -66,7 +66,7 @@ def save(project: Project, sandbox: Sandbox, stage: SandboxStage, *, tip: str | 
     return record
 
 
-def forget(project: Project, sandbox: Sandbox) -> None:
+def delete_record(project: Project, sandbox: Sandbox) -> None:
     """There is no such sandbox, and never was one. What else was written down under its id stays."""
     folder = project.spawns / sandbox.id
     (folder / RECORD_NAME).unlink(missing_ok=True)
@@ -74,34 +74,25 @@ def forget(project: Project, sandbox: Sandbox) -> None:
         folder.rmdir()
 
 
-def load(project: Project, beginning: str) -> Record:
-    """The one whose id begins like this. SandboxError if there is none, more than one, or one that is spoiled."""
-    folders = [path for path in _folders(project) if path.name.startswith(beginning)] if beginning else []
-    if len(folders) > 1:
-        names = ", ".join(path.name for path in folders[:5])
-        raise SandboxError(f"More than one id begins with {beginning}: {names}.", advice="Give more of it.")
-    if not folders:
-        raise SandboxError(f"There is no sandbox {beginning!r}.", advice="`cuggino spawn list` shows them all.")
-    record = _read(folders[0] / RECORD_NAME)
-    if record is None:
-        raise SandboxError(f"{folders[0] / RECORD_NAME} cannot be read as a sandbox's record.", advice="Remove it.")
-    return record
+def find(project: Project, id: str) -> SandboxRecord | None:  # noqa: A002
+    """The record of the sandbox with this ID; None if there is none that can be read."""
+    return _read(project.spawns / id / RECORD_NAME)
 
 
-def every(project: Project) -> tuple[Record, ...]:
+def load_all(project: Project) -> tuple[SandboxRecord, ...]:
     """All whose record can be read, the oldest first."""
     records = (_read(path / RECORD_NAME) for path in _folders(project))
     return tuple(record for record in records if record is not None)
 
 
-async def unrecorded(project: Project) -> tuple[Record, ...]:
+async def unrecorded(project: Project) -> tuple[SandboxRecord, ...]:
     """Sandboxes of this project that are in the repository though their record is gone. None where there is no git."""
     try:
         said = await git_output(project.root, *SAFE, "rev-parse", "--path-format=absolute", "--git-common-dir")
     except GitError:
         return ()
     common = Path(said.decode(errors="surrogateescape").removesuffix("\n"))
-    known = {record.sandbox.id for record in every(project)}
+    known = {record.sandbox.id for record in load_all(project)}
     found = (_read(path) for path in sorted(common.glob(f"worktrees/*/{COPY_NAME}")))
     return tuple(
         record
@@ -117,15 +108,15 @@ def _folders(project: Project) -> list[Path]:
     return sorted(path.parent for path in project.spawns.glob(f"*/{RECORD_NAME}"))
 
 
-def _encode(record: Record) -> bytes:
+def _encode(record: SandboxRecord) -> bytes:
     try:
         return msgspec.json.encode(record, enc_hook=str)
     except UnicodeEncodeError as error:
         raise SandboxError("A path of this repository is not UTF-8, and cannot be written down.") from error
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> SandboxRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record, dec_hook=lambda kind, text: kind(text))
+        return msgspec.json.decode(path.read_bytes(), type=SandboxRecord, dec_hook=lambda kind, text: kind(text))
     except (OSError, *SPOILED):
         return None

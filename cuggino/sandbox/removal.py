@@ -1,21 +1,30 @@
-"""Removing a sandbox: never what is not committed, never what is in no other place, unless it is forced.
+"""Remove a sandbox: never uncommitted work, never a commit that exists nowhere else, unless forced.
 
-The looking is done before the first step, and what it found is written down: a removal that broke off is finished as it
-was decided, and what came to the branch since then stays.
+What may go is decided and recorded before the first step, so that a removal that was killed is finished as it was
+decided. Commits that reached the branch since then stay.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
 
 from cuggino.errors import GitError, SandboxError
-from cuggino.git.run import SAFE, git_output
+from cuggino.git.locked import repository_lock
+from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.project import Project
 from cuggino.sandbox import copies
-from cuggino.sandbox.discard import discard
 from cuggino.sandbox.git import filters_off, resolve
 from cuggino.sandbox.inspect import inspecting
-from cuggino.sandbox.records import Record, SandboxStage, every, save
+from cuggino.sandbox.records import SandboxRecord, SandboxStage, find, save
 from cuggino.sandbox.sandbox import Sandbox
 
 _SHOWN = 10
@@ -28,9 +37,9 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
     pushed; with `force` that is lost. A sandbox whose folder was deleted by hand, or that was half made or half
     removed, is removed as far as it is there.
     """
-    record = next((record for record in every(project) if record.sandbox.id == sandbox.id), None)
+    record = find(project, sandbox.id)
     if record is not None and record.stage is SandboxStage.REMOVING:
-        record = await take_away(project, sandbox, tip=record.tip)
+        record = await finish_removal(project, sandbox, tip=record.tip)
         if record.stage is SandboxStage.REMOVED:
             return
     tip = await _branch_tip(sandbox)
@@ -47,14 +56,14 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
                     f"The work of the sandbox {sandbox.id} is neither pushed nor merged: {sandbox.branch or commit}.",
                     advice="Push or merge it; --force removes it.",
                 )
-    await take_away(project, sandbox, tip=tip)
+    await finish_removal(project, sandbox, tip=tip)
 
 
-async def take_away(project: Project, sandbox: Sandbox, *, tip: str | None) -> Record:
+async def finish_removal(project: Project, sandbox: Sandbox, *, tip: str | None) -> SandboxRecord:
     """Remove the sandbox, whose work is in safety, with its branch if that is at `tip`; with None the branch stays, and
     the sandbox is home. What is to go is written down first; from there it can be done again."""
     save(project, sandbox, SandboxStage.REMOVING, tip=tip)
-    await discard(sandbox, tip=tip)
+    await remove_tree(sandbox, tip=tip)
     stays = tip is None and await _branch_tip(sandbox) is not None
     return save(project, sandbox, SandboxStage.HOME if stays else SandboxStage.REMOVED)
 
@@ -97,3 +106,67 @@ async def _head(sandbox: Sandbox) -> str | None:
     if not sandbox.git_dir.is_dir() or not sandbox.folder.is_dir():
         return None
     return await resolve(sandbox, "HEAD")
+
+
+# ---- the steps ---------------------------------------------------------------------------------
+
+
+async def remove_tree(sandbox: Sandbox, *, tip: str | None) -> None:
+    """Remove the folder, git's worktree entry, and the branch if it is still at `tip` and not checked out elsewhere.
+
+    Looks at nothing first: the caller has. Can be repeated; the entry by which the rest is found goes last.
+    Raises SandboxError if something cannot be removed.
+    """
+    for folder in (sandbox.folder, sandbox.jail_home):
+        await trio.to_thread.run_sync(_delete_folder, folder, abandon_on_cancel=False)
+    with contextlib.suppress(OSError):
+        sandbox.folder.parent.rmdir()  # if it was the last one
+    async with repository_lock(sandbox.common_dir):
+        if sandbox.git_dir.is_dir():
+            await _remove_worktree(sandbox)
+        if sandbox.branch is not None and tip is not None and not await _checked_out(sandbox):
+            ref = f"refs/heads/{sandbox.branch}"
+            known = await run_git(sandbox.common_dir, *SAFE, "rev-parse", "--verify", "--quiet", ref)
+            if known.stdout.decode().strip() == tip:
+                await git_output(sandbox.common_dir, *SAFE, "update-ref", "-d", ref, tip)
+
+
+async def _remove_worktree(sandbox: Sandbox) -> None:
+    """By its name, which is unique: its folder is gone, and may have been for long."""
+    if sandbox.git_dir.parent.name != "worktrees" or sandbox.git_dir.name != sandbox.id:
+        raise SandboxError(f"{sandbox.git_dir} is not this sandbox's own git directory.")
+    try:
+        await git_output(sandbox.common_dir, *SAFE, "worktree", "remove", "--force", "--force", sandbox.id)
+    except GitError:
+        await trio.to_thread.run_sync(_delete_folder, sandbox.git_dir, abandon_on_cancel=False)  # it was half made
+
+
+async def _checked_out(sandbox: Sandbox) -> bool:
+    listed = await git_output(sandbox.common_dir, *SAFE, "worktree", "list", "--porcelain", "-z")
+    return f"branch refs/heads/{sandbox.branch}".encode() in listed.split(b"\0")
+
+
+def _delete_folder(folder: Path) -> None:
+    """With all below; no link is followed. Folders that nobody may write to, as caches have them, are made writable."""
+    if folder.is_symlink():
+        folder.unlink()
+        return
+
+    def again(function: Callable[[str], Any], path: str, error: BaseException) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        for place in (Path(path).parent, Path(path)):
+            if place.is_dir() and not place.is_symlink() and place.is_relative_to(folder):
+                place.chmod(stat.S_IRWXU)
+        if function in (os.unlink, os.rmdir):
+            function(path)
+        else:
+            shutil.rmtree(path)
+
+    try:
+        if sys.version_info >= (3, 12):
+            shutil.rmtree(folder, onexc=again)
+        else:
+            shutil.rmtree(folder, onerror=lambda function, path, info: again(function, path, info[1]))
+    except OSError as error:
+        raise SandboxError(f"{error.filename or folder} cannot be removed: {error.strerror}.") from error

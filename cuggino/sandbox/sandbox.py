@@ -45,6 +45,16 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.folder / self.below
 
     @property
+    def begin_index(self) -> Path:
+        """The index as it was when the sandbox was made, with the times of its files."""
+        return self.git_dir / "cuggino-index"
+
+    @property
+    def exclude_file(self) -> Path:
+        """What the agent's git ignores, for `core.excludesFile`."""
+        return self.git_dir / "cuggino-exclude"
+
+    @property
     def jail_home(self) -> Path:
         """Beside the folder of a clone: what a launcher can show an agent as its home. What it remembers there is there
         at the next attempt, and goes with the sandbox."""

@@ -1,4 +1,4 @@
-"""Secrets of a sandbox: their values are read from where the references lead, and taken out of all that is told.
+"""Secrets of a sandbox: read from where their references lead, and redacted from everything that is written.
 
 A value is looked for as it is, and as JSON, base64, percent-encoding and UTF-16 would show it.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, quote_plus
@@ -15,29 +16,30 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from cuggino.errors import SandboxError
-from cuggino.events import Event
+from cuggino.events import Event, Send
+from cuggino.project import write_whole
 
 MASK = "***"
 SHORTEST = 4
-"""Characters of the shortest secret: a shorter one could not be told from other text."""
+"""Characters of the shortest secret: a shorter one could not be distinguished from other text."""
 _ENCODED = 8
-"""Shorter values are looked for as they are only: what they look like in another form may be anything."""
+"""Shorter values are looked for as they are only: their other forms could be anything."""
 
 _E = TypeVar("_E", bound=Event)
 _S = TypeVar("_S", str, bytes)
 _Bytes: TypeAlias = bytes
 
 
-def resolve(
+def read_secrets(
     references: Iterable[str], allowed: Iterable[str], environment: Mapping[str, str], root: Path
 ) -> dict[str, str]:
-    """The values of those references that are allowed (`spawn.secrets`); all others are passed over.
+    """Return the values of the references that are allowed (`spawn.secrets`); ignore the others.
 
-    `env:NAME` is a variable of `environment`; `file:PATH` a file, relative to `root`, without the line break at its
-    end. SandboxError names a reference whose value is not there, or is too short; never a value.
+    `env:NAME` is a variable of `environment`; `file:PATH` a file, relative to `root`, without its final line break.
+    Raises SandboxError, naming the reference and never a value, if one is missing or too short.
     """
-    lawful = set(allowed)
-    return {it: _value(it, environment, root) for it in dict.fromkeys(references) if it in lawful}
+    granted = set(allowed)
+    return {it: _value(it, environment, root) for it in dict.fromkeys(references) if it in granted}
 
 
 def _value(reference: str, environment: Mapping[str, str], root: Path) -> str:
@@ -48,11 +50,11 @@ def _value(reference: str, environment: Mapping[str, str], root: Path) -> str:
         try:
             value = (root / Path(name).expanduser()).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, ValueError, RuntimeError):
-            raise SandboxError(f"The secret {reference} cannot be read.", advice="Mend or remove it.") from None
+            raise SandboxError(f"The secret {reference} cannot be read.", advice="Fix or remove it.") from None
     if not value:
-        raise SandboxError(f"The secret {reference} has no value.", advice="Set it, or take it out of the manifest.")
+        raise SandboxError(f"The secret {reference} has no value.", advice="Set it, or remove it from the manifest.")
     if len(value) < SHORTEST or "\0" in value:
-        raise SandboxError(f"The secret {reference} is no secret: it is too short, or binary.")
+        raise SandboxError(f"The secret {reference} cannot be a secret: it is too short, or binary.")
     return value
 
 
@@ -60,7 +62,7 @@ def _value(reference: str, environment: Mapping[str, str], root: Path) -> str:
 
 
 class Redaction:
-    """Puts `***` in the place of every secret. Where values overlap in a text, all of it goes."""
+    """Replace every secret with `***`. Where values overlap in a text, the whole overlap is replaced."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._texts = sorted({form for value in values for form in _forms(value)}, key=lambda it: (-len(it), it))
@@ -77,16 +79,16 @@ class Redaction:
         return MASK.encode().join(data[begin:end] for begin, end in _between(data, self._bytes))
 
     def finds(self, data: _Bytes) -> bool:
-        """Whether there is a secret in it."""
+        """Return whether it contains a secret."""
         return any(form in data for form in self._bytes)
 
     @property
     def longest(self) -> int:
-        """How many bytes the longest form of a secret has."""
+        """The length in bytes of the longest form of a secret."""
         return len(self._bytes[0]) if self._bytes else 0
 
     def event(self, event: _E) -> _E:
-        """The event without secrets, however deep they are in it; the same one where there is none."""
+        """Return the event without secrets, however deeply nested; the same object if it holds none."""
         found: _E = self._deep(event)
         return found
 
@@ -108,8 +110,28 @@ class Redaction:
         return value
 
 
+def redacting(send: Send, redaction: Redaction) -> Send:
+    """Wrap `send` so that every event is redacted first."""
+
+    async def send_redacted(event: Event) -> None:
+        await send(redaction.event(event))
+
+    return send_redacted
+
+
+@contextmanager
+def redacted_output(raw: Path, kept: Path, redaction: Redaction) -> Iterator[Path]:
+    """Yield a file for a command's raw output. After the block only `kept` remains, which is redacted."""
+    try:
+        yield raw
+    finally:
+        if raw.exists():
+            write_whole(kept, redaction.bytes(raw.read_bytes()))
+            raw.unlink()
+
+
 def _between(text: _S, forms: Sequence[_S]) -> list[tuple[int, int]]:
-    """The begins and ends of what is between the places where one of the forms is; overlapping ones are one place."""
+    """Return the spans between occurrences of the forms; overlapping occurrences count as one."""
     places: list[tuple[int, int]] = []
     for form in forms:
         at = text.find(form)
@@ -126,7 +148,7 @@ def _between(text: _S, forms: Sequence[_S]) -> list[tuple[int, int]]:
 
 
 def _forms(value: str) -> set[str]:
-    """A secret, each longer line of it, and what they look like within other things."""
+    """Return a secret, each longer line of it, and what they look like when encoded."""
     forms = {value} - {""}
     for part in {value, *(line.strip() for line in value.splitlines())}:
         if len(part) >= _ENCODED:
@@ -137,7 +159,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _base64(data: bytes) -> set[str]:
-    """At each of the three places where it may begin in something longer, without the signs that depend on that."""
+    """Return its encodings at each of the three alignments in something longer, without the characters around it."""
     found = set()
     for shift in range(3):
         padded = bytes(shift) + data

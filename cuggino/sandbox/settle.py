@@ -23,7 +23,6 @@ from cuggino.sandbox import copies
 from cuggino.sandbox.clone import fetch_back
 from cuggino.sandbox.git import NOBODY, SETTLED, ask, filters_off, is_ancestor, resolve, settled
 from cuggino.sandbox.inspect import Inspection, inspecting, knows
-from cuggino.sandbox.provision import BEGIN_INDEX
 from cuggino.sandbox.sandbox import Sandbox
 
 _UNFINISHED = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD")
@@ -162,7 +161,7 @@ async def move(sandbox: Sandbox, commit: str, index: Path) -> None:
         await ask(sandbox, "symbolic-ref", *reason, "HEAD", f"refs/heads/{sandbox.branch}")
     if commit != sandbox.base:
         await settled(sandbox, commit)
-    shutil.copy2(index, sandbox.git_dir / BEGIN_INDEX)
+    shutil.copy2(index, sandbox.begin_index)
     index.replace(sandbox.git_dir / "index")
     for name in _UNFINISHED:
         (sandbox.git_dir / name).unlink(missing_ok=True)

@@ -26,9 +26,9 @@ from cuggino.manifest import DEFAULT_TOOLS, Permits, SandboxManifest
 from cuggino.project import write_whole
 from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, configured, default_manifest
-from cuggino.sandbox.environment import built
+from cuggino.sandbox.environment import build_environment
 from cuggino.spawn.context import SpawnContext
-from cuggino.spawn.task import Place, Task
+from cuggino.spawn.task import SpawnFiles, Task
 
 Source: TypeAlias = Literal["file", "evaluation", "default"]
 
@@ -71,7 +71,7 @@ class _WithPrompt(_Written, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="the task in AISP notation")] = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """`prompt` is None where none was asked for."""
 
     manifest: SandboxManifest
@@ -83,33 +83,35 @@ def read_manifest(data: bytes, where: str) -> SandboxManifest:
     return strict_json.decode(data, _Written, where).manifest
 
 
-def parse_answer(text: str, *, aisp: bool = False) -> Answer | str:
+def parse_answer(text: str, *, aisp: bool = False) -> Evaluation | str:
     """An evaluator's answer, alone or in a code block; or what is wrong with it."""
     fenced = re.fullmatch(r"```(?:json)?\s*\n(.*?)\n\s*```", text.strip(), re.DOTALL)
     data = (fenced[1] if fenced else text).encode(errors="replace")
     try:
         if not aisp:
-            return Answer(strict_json.decode(data, _Written, "your answer").manifest)
+            return Evaluation(strict_json.decode(data, _Written, "your answer").manifest)
         decoded = strict_json.decode(data, _WithPrompt, "your answer")
     except ConfigError as error:
         return str(error)
     if not decoded.prompt.strip():
         return "your answer: has no `prompt`."
-    return Answer(decoded.manifest, decoded.prompt)
+    return Evaluation(decoded.manifest, decoded.prompt)
 
 
-async def evaluate(context: SpawnContext, task: Task, place: Place, send: Send) -> tuple[SandboxManifest, Source, str]:
+async def evaluate(
+    context: SpawnContext, task: Task, files: SpawnFiles, send: Send
+) -> tuple[SandboxManifest, Source, str]:
     """Ask an agent what the task needs: once more if its answer is no manifest, and then the default is taken.
 
     Also returned: where the manifest is from, and what the worker is to be told, which is the person's own words but
     for AISP. Raises LlmSessionError if there is no such agent here, or no login.
     """
     config, root = context.config, context.project.root
-    write_whole(place.request, task.prompt.encode(errors="replace"))
-    answer: Answer | str = f"it took longer than {LONGEST:.0f} s"
+    write_whole(files.request, task.prompt.encode(errors="replace"))
+    answer: Evaluation | str = f"it took longer than {LONGEST:.0f} s"
     with trio.move_on_after(LONGEST):
         try:
-            answer = await _ask(context, task, place, send)
+            answer = await _ask(context, task, files, send)
         except LlmSessionError as error:
             if error.kind is LlmSessionErrorKind.SETUP:
                 raise
@@ -123,9 +125,9 @@ async def evaluate(context: SpawnContext, task: Task, place: Place, send: Send) 
     return manifest, "evaluation", answer.prompt or task.prompt
 
 
-async def _ask(context: SpawnContext, task: Task, place: Place, send: Send) -> Answer | str:
-    words = _prompt(context.config, place.request, aisp=task.aisp)
-    bounds = context.bounds
+async def _ask(context: SpawnContext, task: Task, files: SpawnFiles, send: Send) -> Evaluation | str:
+    words = _prompt(context.config, files.request, aisp=task.aisp)
+    bounds = context.sandboxes.bounds
     inspecting = SandboxManifest(
         writable_paths=(), allowed_tools=("Read", "Glob", "Grep", "Bash"), allowed_commands=READING_COMMANDS
     )
@@ -134,11 +136,11 @@ async def _ask(context: SpawnContext, task: Task, place: Place, send: Send) -> A
         role=Role.EVALUATOR,
         cwd=context.project.root,
         prompt=words.task,
-        output=place.output("evaluator"),
+        output=files.output("evaluator"),
         system_prompt=words.standing,
         session_id=conversation,
         model=task.model,
-        environment=built(context.backend, inspecting, {}, context.environment),
+        environment=build_environment(context.agent.login_environment, inspecting, {}, context.sandboxes.environment),
         permits=Permits(manifest=inspecting, bounds=bounds),
     )
     try:
@@ -150,14 +152,14 @@ async def _ask(context: SpawnContext, task: Task, place: Place, send: Send) -> A
         again = msgspec.structs.replace(
             options,
             prompt=f"That cannot be used: {shown}\nAnswer with the JSON object, and with nothing else.",
-            output=place.output("evaluator.again"),
+            output=files.output("evaluator.again"),
             session_id=None,
             resume_session_id=conversation,
         )
         said, conversation = await _said(context.agent, again, send)
         return parse_answer(said, aisp=task.aisp)
     finally:
-        for output in (place.output("evaluator"), place.output("evaluator.again")):
+        for output in (files.output("evaluator"), files.output("evaluator.again")):
             delete_output(output)
         context.agent.delete_conversation(conversation, cwd=options.cwd, environment=options.environment or {})
 

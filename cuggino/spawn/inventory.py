@@ -16,10 +16,10 @@ from cuggino.sandbox import records
 from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove
 from cuggino.spawn import task as tasks
-from cuggino.spawn.task import Place, Record
+from cuggino.spawn.task import SpawnFiles, SpawnRecord
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SpawnEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One spawn, or one sandbox of `watch --jobs`. `folder` is null where it is gone."""
 
     id: str
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     folder: str | None = None
 
 
-def state(record: Record | None, sandbox: records.Record | None, *, running: bool) -> str:
+def state(record: SpawnRecord | None, sandbox: records.SandboxRecord | None, *, running: bool) -> str:
     """In a few words, and what to do. Pure."""
     if running:
         return "running"
@@ -60,17 +60,17 @@ _STAGES = {
 }
 
 
-async def entries(project: Project) -> list[Entry]:
+async def entries(project: Project) -> list[SpawnEntry]:
     """All there are, oldest first."""
-    sandboxes = {each.sandbox.id: each for each in (*records.every(project), *await records.unrecorded(project))}
+    sandboxes = {each.sandbox.id: each for each in (*records.load_all(project), *await records.unrecorded(project))}
     spawns = {record.id: record for record in tasks.every(project)}
     return [_entry(project, id, spawns.get(id), sandboxes.get(id)) for id in sorted({*sandboxes, *spawns})]  # noqa: A001
 
 
-def _entry(project: Project, id: str, record: Record | None, sandbox: records.Record | None) -> Entry:  # noqa: A002
+def _entry(project: Project, id: str, record: SpawnRecord | None, sandbox: records.SandboxRecord | None) -> SpawnEntry:  # noqa: A002
     there = sandbox is not None and sandbox.exists
     title = record.task.title if record is not None else sandbox.sandbox.title if sandbox is not None else ""
-    return Entry(
+    return SpawnEntry(
         id=id,
         state=state(record, sandbox, running=is_running(project, id, sandbox)),
         title=title,
@@ -79,7 +79,7 @@ def _entry(project: Project, id: str, record: Record | None, sandbox: records.Re
     )
 
 
-def found(entries: Sequence[Entry], beginning: str) -> Entry:
+def found(entries: Sequence[SpawnEntry], beginning: str) -> SpawnEntry:
     """The one whose id begins so. SessionNotFound says what there is."""
     matching = [entry for entry in entries if beginning and entry.id.startswith(beginning)]
     if len(matching) == 1:
@@ -88,12 +88,12 @@ def found(entries: Sequence[Entry], beginning: str) -> Entry:
     raise SessionNotFound(f"{what} with {beginning!r}.", advice="`cuggino spawn list` shows them all.")
 
 
-def is_running(project: Project, id: str, sandbox: records.Record | None) -> bool:  # noqa: A002
+def is_running(project: Project, id: str, sandbox: records.SandboxRecord | None) -> bool:  # noqa: A002
     """Whether a living command works in it: its own; or, for an item's, the watch that holds the project, which may
     go on with it at any moment; or, for a pull request's, one of the CI watches."""
-    place = Place(project, id)
-    if place.record.exists():
-        return _lives(project, place.lock)
+    files = SpawnFiles(project, id)
+    if files.record.exists():
+        return _lives(project, files.lock)
     if sandbox is None or sandbox.stage not in (SandboxStage.MAKING, SandboxStage.MADE, SandboxStage.WORKED):
         return False
     if sandbox.sandbox.item is not None:
@@ -126,7 +126,7 @@ async def clean(project: Project, id: str | None, *, force: bool) -> tuple[list[
     """Remove one sandbox, or all that nobody works in; what was done and refused, and the exit code: 1 if any was."""
     lines: list[str] = []
     code = 0
-    for record in (*records.every(project), *await records.unrecorded(project)):
+    for record in (*records.load_all(project), *await records.unrecorded(project)):
         sandbox = record.sandbox
         if record.stage is SandboxStage.REMOVED or (id is not None and sandbox.id != id):
             continue

@@ -28,14 +28,14 @@ class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that a report tells. `place` is where its logs are; texts may hold anything an agent wrote."""
 
     id: str
     title: str
     status: SpawnStatus
     seconds: float
-    place: str
+    folder: str
     pull_request: tuple[int, str] | None = None
     branch: str | None = None
     changes: Sequence[ChangedFile] = ()
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: Sequence[str] = ()
 
 
-def render_report(report: Report) -> str:
+def render_report(report: SpawnReport) -> str:
     """Markdown. Sections that would be empty are left out, but for the logs."""
     head = [
         f"## Spawn Complete: {_one_line(report.title)} (spawn-id: {report.id})",
@@ -70,7 +70,7 @@ def render_report(report: Report) -> str:
         _section("Conflicts", [f"- {line}" for line in report.conflicts]),
         _section("Cost", [report.cost] if report.cost else []),
         _section("The agent's last lines", _fenced(report.last_lines)),
-        _section("Logs", [f"Debug logs: `{report.place}`"]),
+        _section("Logs", [f"Debug logs: `{report.folder}`"]),
     ]
     return "\n\n".join(["\n".join(head), *(section for section in sections if section)]) + "\n"
 

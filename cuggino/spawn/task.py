@@ -38,7 +38,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         return first if len(first) <= TITLE else f"{first[: TITLE - 1]}…"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """`.cuggino/spawns/<id>/spawn.json`. `status` is how the agent's work ended; None: it has not, or it died."""
 
     id: str
@@ -55,7 +55,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """Its work is where it was to go, or there was none."""
 
 
-class Place:
+class SpawnFiles:
     """The folder of one spawn."""
 
     def __init__(self, project: Project, id: str) -> None:  # noqa: A002 - it is the id
@@ -105,20 +105,20 @@ class Place:
         for path in self.folder.glob(".*"):
             path.unlink(missing_ok=True)
 
-    def save(self, record: Record) -> None:
+    def save(self, record: SpawnRecord) -> None:
         write_whole(self.record, msgspec.json.format(msgspec.json.encode(record)))
 
 
-def load(project: Project, id: str) -> Record:  # noqa: A002
+def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
     """The record of a spawn. StorageError if it cannot be read."""
-    path = Place(project, id).record
+    path = SpawnFiles(project, id).record
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=SpawnRecord)
     except (OSError, *SPOILED) as error:
         raise StorageError(f"The spawn's record {path} cannot be read: {error}") from error
 
 
-def every(project: Project) -> list[Record]:
+def every(project: Project) -> list[SpawnRecord]:
     """All spawns whose records can be read, oldest first."""
     found = []
     for path in sorted(project.spawns.glob("*/spawn.json")):
@@ -129,7 +129,7 @@ def every(project: Project) -> list[Record]:
     return found
 
 
-def find(project: Project, beginning: str) -> Record:
+def find(project: Project, beginning: str) -> SpawnRecord:
     """The one spawn whose id begins so. SessionNotFound says what there is."""
     matching = [record for record in every(project) if beginning and record.id.startswith(beginning)]
     if len(matching) == 1:

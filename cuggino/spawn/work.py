@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from uuid import uuid4
 
 import msgspec
@@ -25,14 +24,13 @@ from cuggino.events import (
     SystemMessage,
     ToolCall,
 )
-from cuggino.manifest import TIME_FACTOR, Permits, SandboxManifest
+from cuggino.manifest import TIME_FACTOR, SandboxManifest
 from cuggino.roles import Role
-from cuggino.sandbox.environment import launcher
-from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.confine import Confinement
 from cuggino.spawn import recover
 from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.monitor import Monitor
-from cuggino.spawn.task import Task
+from cuggino.spawn.task import SpawnRecord
 
 GO_ON = (
     "What was denied to you before is allowed now, as far as it can be; what is denied again stays denied. "
@@ -53,68 +51,46 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """What must outlive a crash, as soon as it is known."""
+    """Stores what must survive a crash, as soon as it is known."""
 
     manifest: Callable[[SandboxManifest], None]
     conversation: Callable[[str], None]
 
 
-async def work(
-    context: SpawnContext,
-    task: Task,
-    sandbox: Sandbox,
-    manifest: SandboxManifest,
-    prompt: Prompt,
-    environment: Callable[[SandboxManifest], Mapping[str, str]],
-    output: Callable[[str], Path],
-    keep: Keep,
-    send: Send,
-    *,
-    conversation: str | None = None,
-) -> Worked:
-    """Run the agent, and again with more permissions as the strategy has it; `conversation` is gone on with.
+class Work:
+    """An agent at its task, run again with more permissions as the strategy allows."""
 
-    Raises LlmSessionError when the agent failed. Cancelled, nothing of it is alive. Whatever happens, no output of it
-    is left in a file.
-    """
-    return await _Work(
-        context, task, sandbox, manifest, prompt, environment, output, keep, send, conversation=conversation
-    ).run()
-
-
-class _Work:
     def __init__(
         self,
         context: SpawnContext,
-        task: Task,
-        sandbox: Sandbox,
-        manifest: SandboxManifest,
+        record: SpawnRecord,
+        confinement: Confinement,
         prompt: Prompt,
-        environment: Callable[[SandboxManifest], Mapping[str, str]],
-        output: Callable[[str], Path],
         keep: Keep,
         send: Send,
-        *,
-        conversation: str | None,
     ) -> None:
+        """`record.conversation`, if there is one, is resumed."""
         self._context = context
-        self._task = task
-        self._sandbox = sandbox
-        self._manifest = manifest
+        self._task = record.task
+        self._confinement = confinement
         self._prompt = prompt
-        self._environment = environment
-        self._output = output
         self._keep = keep
         self._send = send
-        self._conversation = conversation
-        self._words = prompt.task if conversation is None else RESUMED
+        self._conversation = record.conversation
+        self._agent = confinement.agent(Role.WORKER)
+        self._words = prompt.task if record.conversation is None else RESUMED
         self._message = ""
         self._recovery: list[str] = []
-        total = task.total_timeout * TIME_FACTOR[manifest.complexity]
-        self._monitor = Monitor(idle=task.idle_timeout, total=total, now=context.now, send=send)
+        total = self._task.total_timeout * TIME_FACTOR[confinement.manifest.complexity]
+        self._monitor = Monitor(idle=self._task.idle_timeout, total=total, now=context.now, send=send)
         self._attempt = 0
 
     async def run(self) -> Worked:
+        """Run the agent to its end.
+
+        Raises LlmSessionError when the agent failed. Cancelled, nothing of it stays alive. No output file of it is
+        left in any case.
+        """
         rounds = 0
         while True:
             result = await self._until_it_ends()
@@ -138,7 +114,8 @@ class _Work:
             limit = self._task.max_escalations if self._task.recovery == "moderate" else None
             await self._send(RecoveryAttempt(attempt=rounds, max=limit))
             self._recovery += [f"round {rounds}: {words}" for words in decision.fixes]
-            self._manifest = decision.manifest
+            self._confinement = self._confinement.with_manifest(decision.manifest)
+            self._agent = self._confinement.agent(Role.WORKER)
             self._keep.manifest(decision.manifest)
             self._words = GO_ON
 
@@ -149,7 +126,7 @@ class _Work:
         tally = Tally()
         while True:
             self._attempt += 1
-            await self._send(LLMStarted(agent=self._context.agent.name, attempt=self._attempt))
+            await self._send(LLMStarted(agent=self._agent.name, attempt=self._attempt))
             try:
                 with self._monitor.begin():
                     return await self._spawn()
@@ -175,19 +152,17 @@ class _Work:
     async def _spawn(self) -> AgentResult:
         fresh = self._conversation is None
         name = self._conversation or str(uuid4())
-        output = self._output(f"agent.{self._attempt}")
+        output = self._confinement.outputs / f".agent.{self._attempt}.out"
         options = AgentOptions(
             role=Role.WORKER,
-            cwd=self._sandbox.root,
+            cwd=self._confinement.sandbox.root,
             prompt=self._words,
             output=output,
             system_prompt=self._prompt.standing,
             session_id=name if fresh else None,
             resume_session_id=None if fresh else name,
             model=self._task.model,
-            environment=self._environment(self._manifest),
-            permits=Permits(manifest=self._manifest, bounds=self._context.bounds),
-            launcher=launcher(self._context.config.spawn.launcher, self._sandbox),
+            permits=self._confinement.permits,
         )
         spoke = False
 
@@ -201,12 +176,12 @@ class _Work:
             await self._monitor.see(event)
 
         try:
-            result = await self._context.agent.spawn(options, see)
+            result = await self._agent.spawn(options, see)
         finally:
             if spoke:  # however it ended, another process may go on with it
-                self._converse(self._context.agent.own_name(name))
+                self._converse(self._agent.own_name(name))
             delete_output(output)
-        self._converse(result.session_id or self._context.agent.own_name(name))
+        self._converse(result.session_id or self._agent.own_name(name))
         return result
 
     def _converse(self, name: str) -> None:
@@ -219,15 +194,15 @@ class _Work:
     async def _decide(self, denials: Sequence[Denial], rounds: int) -> recover.Retry | recover.Refuse | None:
         """None: the person lets all denials stand."""
         secrets = self._context.config.spawn.secrets
-        folder, bounds = self._sandbox.root, self._context.bounds
+        folder, bounds = self._confinement.sandbox.root, self._context.sandboxes.bounds
         for denial in denials:
-            fix = recover.compute_fix(denial, self._manifest, bounds, folder, secrets)
+            fix = recover.compute_fix(denial, self._confinement.manifest, bounds, folder, secrets)
             words = fix.words if isinstance(fix, recover.Fix) else None
             await self._monitor.tell(events.PermissionError(error=said(denial), fix=words))
         decision = recover.decide(
             self._task.recovery,
             denials,
-            self._manifest,
+            self._confinement.manifest,
             rounds,
             self._task.max_escalations,
             bounds=bounds,
@@ -250,7 +225,8 @@ class _Work:
                     return recover.Refuse("you stopped it")
         if not allowed:
             return None
-        return recover.Retry(recover.with_fixes(self._manifest, allowed), tuple(fix.words for fix in allowed))
+        manifest = recover.with_fixes(self._confinement.manifest, allowed)
+        return recover.Retry(manifest, tuple(fix.words for fix in allowed))
 
     def _stopped(self) -> Worked:
         status = self._monitor.timeout
@@ -280,4 +256,4 @@ def _bullet(denial: Denial) -> str:
 
 
 def _each_once(denials: Sequence[Denial]) -> list[Denial]:
-    return [denial for place, denial in enumerate(denials) if denial not in denials[:place]]
+    return [denial for files, denial in enumerate(denials) if denial not in denials[:files]]

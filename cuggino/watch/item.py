@@ -1,19 +1,14 @@
-"""One item: the loop over it, as often as it takes, and what becomes of its file."""
+"""One item: the work on it, as many times as it takes, and what becomes of its file."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import TypeAlias
+from typing import Literal
 
 from cuggino.backlog import Item, Removal, Unusable, archive, read_item
-from cuggino.errors import LlmSessionErrorKind, LoopError
+from cuggino.errors import GitError, GitHubError, LlmSessionErrorKind, LoopError, SandboxError
 from cuggino.events import (
-    AgentWaiting,
-    LoopLimitReached,
-    LoopSpecIssue,
-    LoopTerminalEvent,
     Send,
     WatchItemBlocked,
     WatchItemCompleted,
@@ -21,123 +16,82 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
-from cuggino.loop.loop import LoopContext, run_loop
-from cuggino.loop.session import Session, stored
-from cuggino.loop.turn import sleep_until
+from cuggino.loop.loop import LoopContext
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.ledger import Ledger
-
-RETRIES = (30.0, 60.0)
-"""Seconds until a failed item is tried again; after the last of these it is set aside."""
-
-PROVIDER_PAUSES = (30.0, 60.0, 120.0, 240.0, 300.0)
-"""Seconds to wait for a provider that is down; the last one again and again."""
-
-_PROVIDER = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSessionErrorKind.USAGE_LIMIT)
+from cuggino.watch.places import ItemWork, Place
 
 
-class Result(Enum):
-    """What processing an item came to."""
+class ItemOutcome(Enum):
+    """What became of an item."""
 
     COMPLETED = auto()
     KEPT = auto()
     BLOCKED = auto()
     CANNOT_WORK = auto()
+    """No agent can be set up: not the item's fault."""
 
 
-Process: TypeAlias = Callable[[LoopContext, Ledger, str, Callable[[str | None], Send]], Awaitable[Result]]
-"""Who works on an item: `process`, or another with the same promises."""
+class ItemProcess:
+    """The way of each item through a watch."""
 
+    def __init__(self, place: Place, ledger: Ledger, intervals: WatchIntervals) -> None:
+        self._place = place
+        self._ledger = ledger
+        self._intervals = intervals
 
-async def process(context: LoopContext, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
-    """Have the loop work on the item of this name; returns what became of it.
+    async def process(self, context: LoopContext, name: str, sender: Callable[[str | None], Send]) -> ItemOutcome:
+        """Have the item of this name worked on, and move it to the archive if it is done.
 
-    Waits for a provider that is down, and after a failure, by `context.sleep`: what that raises comes out of
-    here, and the item and its session stay as they are. So they do under cancellation.
-    """
-    send = sender(None)
-    await send(WatchProcessingItem(filename=name))
-    item = read_item(context.project, name)
-    if item is None:
-        await send(WatchItemNotRemoved(filename=name, reason="gone"))
-        return Result.KEPT
-    if isinstance(item, Unusable):
-        return await block(ledger, item, item.reason, send)
-    session = session_for(context, item)
-    try:
-        last = await run_through(context, session, sender)
-    except LoopError as error:
-        if error.kind is LlmSessionErrorKind.SETUP:
-            return Result.CANNOT_WORK
-        return await failed(context, ledger, item, error, send)
-    if isinstance(last, LoopLimitReached):
-        return await block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
-    ledger.forget(name)
-    return await _leave(context, session, item, last, send)
-
-
-def session_for(context: LoopContext, item: Item) -> Session:
-    """The item's unfinished session if it is about this content, else a new one. Older ones of the item go."""
-    for session in stored(context.project):
-        if session.state.backlog_file == item.name and session.state.ended is None:
-            if session.state.backlog_hash == item.digest:
-                return session
-            session.delete()
-    focus = f"@{context.project.backlog / item.name}"
-    return Session.create(context.project, focus, backlog_file=item.name, backlog_hash=item.digest)
-
-
-async def run_through(
-    context: LoopContext, session: Session, sender: Callable[[str | None], Send]
-) -> LoopTerminalEvent:
-    """The loop, gone on with for as long as only the provider is to blame."""
-    outages = 0
-    while True:
-        send = sender(session.id)
-        before = session.state.course
+        After a failure it waits by `context.sleep`: what that raises comes out of here, and the item and its session
+        stay as they are. The same under cancellation.
+        """
+        send = sender(None)
+        await send(WatchProcessingItem(filename=name))
+        item = read_item(context.project, name)
+        if item is None:
+            await send(WatchItemNotRemoved(filename=name, reason="gone"))
+            return ItemOutcome.KEPT
+        if isinstance(item, Unusable):
+            return await self._block(item, item.reason, send)
         try:
-            return await run_loop(context, session, send)
+            work = await self._place.work(context, item, sender)
         except LoopError as error:
-            if error.kind not in _PROVIDER:
-                raise
-            if session.state.course != before:
-                outages = 0
-            pause = PROVIDER_PAUSES[min(outages, len(PROVIDER_PAUSES) - 1)]
-            outages += 1
-            until = context.now() + timedelta(seconds=pause)
-            await send(AgentWaiting(iteration=session.state.course.iteration, until=until, reason=error.message))
-            await sleep_until(until, context)
+            if error.kind is LlmSessionErrorKind.SETUP:
+                return ItemOutcome.CANNOT_WORK
+            return await self._failed(context, item, error.message, send)
+        except (SandboxError, GitError, GitHubError) as error:
+            return await self._failed(context, item, str(error), send)
+        if work.end == "blocked":
+            await work.clean_up()
+            return await self._block(item, work.reason, send)
+        self._ledger.forget(name)
+        return await self._leave(context, item, work, send)
 
-
-async def _leave(context: LoopContext, session: Session, item: Item, last: LoopTerminalEvent, send: Send) -> Result:
-    """The loop is over, and that is on disk: first the file moves, then the session's files go."""
-    if isinstance(last, LoopSpecIssue):
-        session.delete()
-        await send(WatchItemNotRemoved(filename=item.name, reason="spec-issue"))
-        return Result.KEPT
-    removal = archive(context.project, item)
-    session.delete()
-    match removal:
-        case Removal.REMOVED:
+    async def _leave(self, context: LoopContext, item: Item, work: ItemWork, send: Send) -> ItemOutcome:
+        """The outcome is on disk: first the item's file moves, then what is left of the work goes."""
+        removal = Removal.CHANGED if work.end == "spec-issue" else archive(context.project, item)
+        await work.clean_up()
+        if removal is Removal.REMOVED:
             await send(WatchItemCompleted(filename=item.name))
-            return Result.COMPLETED
-        case Removal.CHANGED:
-            await send(WatchItemNotRemoved(filename=item.name, reason="changed"))
-        case Removal.GONE:
-            await send(WatchItemNotRemoved(filename=item.name, reason="gone"))
-    return Result.KEPT
+            return ItemOutcome.COMPLETED
+        reason: Literal["changed", "spec-issue", "gone"] = "changed" if removal is Removal.CHANGED else "gone"
+        if work.end == "spec-issue":
+            reason = "spec-issue"
+        await send(WatchItemNotRemoved(filename=item.name, reason=reason))
+        return ItemOutcome.KEPT
 
+    async def _failed(self, context: LoopContext, item: Item, message: str, send: Send) -> ItemOutcome:
+        attempt = self._ledger.failed(item.name, item.digest)
+        retries = self._intervals.item_retries
+        retry_in = retries[attempt - 1] if attempt <= len(retries) else None
+        await send(WatchItemFailed(filename=item.name, message=message, attempt=attempt, retry_in=retry_in))
+        if retry_in is None:
+            return await self._block(item, f"it failed {attempt} times: {message}", send)
+        await context.sleep(retry_in)
+        return ItemOutcome.KEPT
 
-async def failed(context: LoopContext, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
-    attempt = ledger.failed(item.name, item.digest)
-    retry_in = RETRIES[attempt - 1] if attempt <= len(RETRIES) else None
-    await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))
-    if retry_in is None:
-        return await block(ledger, item, f"it failed {attempt} times: {error.message}", send)
-    await context.sleep(retry_in)
-    return Result.KEPT
-
-
-async def block(ledger: Ledger, item: Item | Unusable, reason: str, send: Send) -> Result:
-    ledger.block(item.name, item.digest, reason)
-    await send(WatchItemBlocked(filename=item.name, reason=reason))
-    return Result.BLOCKED
+    async def _block(self, item: Item | Unusable, reason: str, send: Send) -> ItemOutcome:
+        self._ledger.block(item.name, item.digest, reason)
+        await send(WatchItemBlocked(filename=item.name, reason=reason))
+        return ItemOutcome.BLOCKED

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 import trio
+from trio_util import RepeatedEvent
 
 from cuggino.errors import CugginoError
 from cuggino.events import (
@@ -40,8 +41,10 @@ from cuggino.watch.course import (
     after_validation,
     decide,
 )
-from cuggino.watch.item import Process, Result, process
+from cuggino.watch.intervals import WatchIntervals
+from cuggino.watch.item import ItemOutcome, ItemProcess
 from cuggino.watch.ledger import Ledger
+from cuggino.watch.places import Place
 from cuggino.watch.waiting import Counting, Waiting
 
 LAST_WORDS = 2.0
@@ -59,31 +62,38 @@ class Drained(Exception):
     """A wait in the middle of an item was ended by a drain."""
 
 
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asks of a watch. `already_archived` are items that a killed watch finished and did not report."""
+
+    every: int = 10
+    """Finished items between two validations."""
+    until_idle: bool = False
+    jobs: int = 1
+    """Items that are worked on at a time."""
+    already_archived: tuple[str, ...] = ()
+    intervals: WatchIntervals = WatchIntervals()
+
+
 async def run_watch(
     context: LoopContext,
     shutdown: Shutdown,
     sender: Callable[[str | None], Send],
+    place: Place,
+    options: WatchOptions,
     *,
-    every: int = 10,
-    until_idle: bool = False,
-    already_archived: tuple[str, ...] = (),
     count: Counting | None = None,
-    places: int = 1,
-    process: Process = process,
 ) -> int:
-    """Work through the backlog until it is stopped; returns the exit code. WatchEnded is the last event, always.
+    """Work through the backlog until stopped; return the exit code. WatchEnded is the last event, always.
 
-    A drain (`shutdown`) ends what waits and lets what runs go on to its end. Cancelled, it stops what runs: items and
-    sessions stay, a new watch goes on with them. `already_archived` are items that a former watch finished and
-    did not tell. `count` stands in for the watching of the two folders. `places` is how many items are worked on
-    at a time, each by `process`: with more than one it must not work in the person's own tree.
+    A drain (`shutdown`) ends what waits and lets what runs come to its end. Cancelled, it stops what runs: items and
+    sessions stay, and a new watch resumes them. `count` stands in for the watching of the two folders.
     """
-    watch = _Watch(context, shutdown, sender, process, places=places, every=every, until_idle=until_idle, count=count)
+    watch = _BacklogWatch(context, shutdown, sender, place, options, count=count)
     send = sender(None)
-    end = End("setup-failed", 1)  # if something raises that is no cancellation
+    end = End("setup-failed", 1)  # if something raises that is not a cancellation
     with watch.answering_presses():
         try:
-            for name in already_archived:
+            for name in options.already_archived:
                 await send(WatchItemCompleted(filename=name))
             end = await watch.run()
         finally:
@@ -95,25 +105,23 @@ async def run_watch(
     return end.exit_code
 
 
-class _Watch:
+class _BacklogWatch:
     def __init__(
         self,
         context: LoopContext,
         shutdown: Shutdown,
         sender: Callable[[str | None], Send],
-        process: Process,
+        place: Place,
+        options: WatchOptions,
         *,
-        places: int,
-        every: int,
-        until_idle: bool,
         count: Counting | None,
     ) -> None:
         project, config = context.project, context.config
         self.completed = 0
         self._taken: set[str] = set()
         self._at_work: set[str] = set()
-        """What is taken, but for items that only wait in their midst."""
-        self._item_ended = trio.Event()
+        """The taken items, except for those that are waiting in the middle of their work."""
+        self._item_ended = RepeatedEvent()
         self._waiting = trio.CancelScope()
         self._answered = ShutdownStage.WORKING
         self._seen: Counted | None = None
@@ -124,27 +132,35 @@ class _Watch:
         self._sender = sender
         self._send = sender(None)
         self._ledger = Ledger(project)
-        self._count = count or partial(watch_file_counts, (project.spec_issues, project.backlog))
+        self._place = place
+        self._intervals = options.intervals
+        self._items = ItemProcess(place, self._ledger, options.intervals)
+        folders = (project.spec_issues, project.backlog)
+        self._count = count or partial(watch_file_counts, folders, intervals=options.intervals)
         self._command = config.validate_command or config.check_command
-        self._process = process
         self._standing = Standing(
-            places=places, until_idle=until_idle, validates=self._command is not None, every=every
+            places=options.jobs,
+            until_idle=options.until_idle,
+            validates=self._command is not None,
+            every=options.every,
         )
 
     async def run(self) -> End:
+        """Decide and act until the watch is over; return how it ended."""
+        await self._place.prepare()
         if self._standing.places == 1:
-            return await self._go_on(None)
-        async with trio.open_nursery() as crew:
-            return await self._go_on(crew)
+            return await self._act(None)
+        async with trio.open_nursery() as workers:
+            return await self._act(workers)
 
-    async def _go_on(self, crew: trio.Nursery | None) -> End:
-        """Items are worked on by the crew, or one after the other where there is none."""
+    async def _act(self, workers: trio.Nursery | None) -> End:
+        """Items are worked on by the workers, or here, one after the other, without any."""
         action: Action = Look()
         while not isinstance(action, End):
             match action:
-                case Take() if crew is not None:
+                case Take() if workers is not None:
                     self._taken.add(action.name)
-                    crew.start_soon(self._work_on, action.name)
+                    workers.start_soon(self._work_on, action.name)
                     action = self._decide(None)
                 case Take():
                     await self._work_on(action.name)
@@ -175,6 +191,7 @@ class _Watch:
             decide=self._decide,
             beside=self._audit if self._context.config.audit else None,
             send=self._send,
+            idle_report=self._intervals.idle_report,
         )
         with self._shutdown.until_drain(), trio.CancelScope() as self._waiting:
             action = await waiting.run()
@@ -208,26 +225,25 @@ class _Watch:
         self._at_work.add(name)
         context = msgspec.structs.replace(self._context, sleep=partial(self._sleep, name))
         try:
-            result = await self._process(context, self._ledger, name, self._sender)
+            result = await self._items.process(context, name, self._sender)
         except Drained:
             return
         finally:
             self._at_work.discard(name)
             self._taken.discard(name)
             self._item_ended.set()
-            self._item_ended = trio.Event()
             self._waiting.cancel(reason="an item has come to its end")
         finished = self._standing.finished
         match result:
-            case Result.COMPLETED:
+            case ItemOutcome.COMPLETED:
                 self.completed += 1
                 if name not in self._blocked:  # it was counted when it was set aside
                     finished += 1
                 self._blocked.discard(name)
-            case Result.BLOCKED if name not in self._blocked:
+            case ItemOutcome.BLOCKED if name not in self._blocked:
                 self._blocked.add(name)
                 finished += 1
-            case Result.CANNOT_WORK:
+            case ItemOutcome.CANNOT_WORK:
                 self._standing = msgspec.structs.replace(self._standing, failure="setup-failed")
         self._standing = msgspec.structs.replace(self._standing, finished=finished)
 

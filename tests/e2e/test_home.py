@@ -13,7 +13,7 @@ import trio
 from cuggino.config import Integrate
 from cuggino.events import ConflictsFound, PRCreated
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
-from cuggino.integrate.merge import RepairRequest
+from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.removal import is_elsewhere
 from cuggino.sandbox.sandbox import Sandbox
@@ -106,9 +106,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def integration(sandbox: Sandbox, chosen: Integrate | None = None) -> Integration:
-    return Integration(
-        sandbox=sandbox, tip=tip(sandbox), permits=PERMITS, title="Do the thing", body="Why: ü\n", chosen=chosen
-    )
+    context = MergeContext(sandbox=sandbox, permits=PERMITS)
+    return Integration(context=context, tip=tip(sandbox), title="Do the thing", body="Why: ü\n", chosen=chosen)
 
 
 def in_origin(repository: Path, files: dict[str, str], tmp_path: Path) -> str:
@@ -300,7 +299,7 @@ async def test_without_a_login_or_a_branch_to_ask_for(
     assert (await integrate(integration(detached), Sent())).how == "branch"
     monkeypatch.delenv("GH_TOKEN")
     home = await integrate(integration(sandbox), Sent())
-    assert (home.how, home.reason) == ("branch", "gh is not logged in to github.com. So the branch is kept.")
+    assert (home.how, home.reason) == ("branch", "gh is not logged in to github.com. The branch is kept.")
     assert (await integrate(integration(sandbox, "pr"), Sent())).how == "kept"
     assert server.requests == []
 

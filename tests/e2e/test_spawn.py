@@ -171,7 +171,7 @@ async def test_beyond_the_limit_it_is_refused_and_the_work_is_kept(tmp_path: Pat
         assert found["What went wrong"].splitlines() == [
             "The limit of permission escalations is reached (1).",
             "- denied: Bash: mkdir other",
-            f"To go on with it: cuggino spawn retry {house.spawned.name}",
+            f"To resume it: cuggino spawn retry {house.spawned.name}",
         ]
         assert house.shown(f"{house.branch}:first.txt") == "1\n"
         assert [folder.name for folder in house.sandboxes] == [house.spawned.name]

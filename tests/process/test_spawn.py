@@ -115,7 +115,7 @@ async def test_nothing_of_the_persons_changes(tmp_path: Path, arrange: Any) -> N
     ]
     if arrange is _dirty:
         assert warnings == [
-            "The sandbox begins at a commit; changes that are not committed are not in it: list.txt, new.txt."
+            "The sandbox begins at a commit; your uncommitted changes are not in it: list.txt, new.txt."
         ]
         assert "A newer spec" in finished.out
     else:

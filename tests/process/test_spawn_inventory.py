@@ -72,7 +72,7 @@ async def test_clean_removes_what_is_home_and_refuses_the_rest(tmp_path: Path) -
     assert len(house.spawns) == 2, "what was done is still told"
     again = await house.run("spawn", "retry", second)
     assert again.code == 1
-    assert "The sandbox is not there any more" in again.out
+    assert "The sandbox does not exist any more" in again.out
     house.git("fsck", "--strict")
 
 

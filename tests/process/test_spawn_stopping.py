@@ -311,7 +311,7 @@ async def test_killed_while_the_sandbox_is_removed(tmp_path: Path) -> None:
     (house.sandboxes[0] / "list.txt").unlink()
     again = await house.retry()
     assert again.code == 1
-    assert "The sandbox is not there any more" in again.out
+    assert "The sandbox does not exist any more" in again.out
     assert f"Its work is on the branch {house.branch}." in again.out
     assert house.git("rev-parse", house.branch) == tip
     assert house.sandboxes == []

@@ -12,7 +12,6 @@ import pytest
 import trio
 
 from cuggino.agents.agent import AgentOptions, AgentResult
-from cuggino.agents.scripted.backend import ScriptedBackend
 from cuggino.ci.agents import SandboxedFixers
 from cuggino.ci.branch import GitBranch, Remotes
 from cuggino.ci.decide import Failure
@@ -26,16 +25,13 @@ from cuggino.process.children import Children
 from cuggino.project import Project, uuid7
 from cuggino.roles import Role
 from cuggino.sandbox import records
+from cuggino.sandbox.confine import SandboxContext
 from cuggino.sandbox.provision import provision
 from tests.unit.ci.world import check, comment, thread
 
 Does = Callable[[Path, AgentOptions], str | Awaitable[str]]
 KEY = "sk-login-of-the-agent"
 FAILURE = Failure(name="test [skip ci] (3.11)", checks=(check("test", "FAILURE", id=1),))
-
-
-class FakeBackend(ScriptedBackend):
-    login_environment = ("FAKE_*",)
 
 
 class Scene:
@@ -65,7 +61,16 @@ class Scene:
         self.branch = GitBranch(self.root, self.root / ".git", "origin", "change", "github.com", 12)
         children = Children(marker=uuid7().replace("-", ""), force_kill=trio.Event())
         self.agents = SandboxedFixers(
-            self.project, self.config, lambda _: self, lambda _: FakeBackend(), children, self.branch, "origin", 12
+            SandboxContext(
+                project=self.project,
+                config=self.config,
+                agent=lambda _: self,
+                children=children,
+                environment=os.environ,
+            ),
+            self.branch,
+            "origin",
+            12,
         )
 
     name = "fake"
@@ -84,7 +89,7 @@ class Scene:
         return conversation
 
     lacks = ""
-    login_environment: tuple[str, ...] = ()
+    login_environment: tuple[str, ...] = ("FAKE_*",)
 
     def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
         """It remembers none."""
@@ -238,8 +243,8 @@ async def test_the_setup_command_runs_without_the_persons_login(
 async def test_a_watch_that_was_killed_leaves_sandboxes_that_the_next_one_removes(scene: Scene) -> None:
     await provision(scene.project, scene.config, base=scene.head, detached=True, title="ci watch #12", target=None)
     other = await provision(scene.project, scene.config, title="ci watch #12")
-    await scene.agents.sweep()
-    assert [record.sandbox.id for record in records.every(scene.project)] == [other.id]
+    await scene.agents.prune()
+    assert [record.sandbox.id for record in records.load_all(scene.project)] == [other.id]
 
 
 async def test_a_head_that_is_not_here_is_fetched_and_one_that_is_gone_told(scene: Scene) -> None:

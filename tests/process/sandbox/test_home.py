@@ -13,7 +13,7 @@ from cuggino.config import Integrate
 from cuggino.errors import SandboxError
 from cuggino.events import ConflictsFound
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
-from cuggino.integrate.merge import RepairRequest
+from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.sandbox import Sandbox
 from tests.process.sandbox.merge_house import (
@@ -54,13 +54,10 @@ def integration(
     repair: Callable[[RepairRequest], Awaitable[bool]] | None = None,
 ) -> Integration:
     return Integration(
-        sandbox=sandbox,
+        context=MergeContext(sandbox=sandbox, permits=PERMITS, check=check, repair=repair),
         tip=tip(sandbox),
-        permits=PERMITS,
         title="Do the thing",
         chosen=chosen,
-        check=check,
-        repair=repair,
     )
 
 
@@ -81,7 +78,7 @@ async def test_without_an_origin_the_branch_is_kept_and_it_says_why(sandbox: San
     ours = commit(sandbox.folder, {"list": "x\n"})
     home = await integrate(integration(sandbox, None), Sent())
     assert (home.how, home.branch, home.tip) == ("branch", sandbox.branch, ours)
-    assert home.reason == "There is no origin on GitHub. So the branch is kept."
+    assert home.reason == "There is no origin on GitHub. The branch is kept."
     chosen = await integrate(integration(sandbox, "pr"), Sent())
     assert (chosen.how, chosen.reason) == ("kept", "There is no origin on GitHub.")
     plain = await integrate(integration(sandbox, "branch"), Sent())
@@ -381,7 +378,7 @@ async def test_no_branch_to_merge_into(sandbox: Sandbox) -> None:
     home = await integrate(integration(detached), Sent())
     assert (home.how, home.reason) == ("kept", "It began at no branch that it could be merged into.")
     gone = msgspec.structs.replace(sandbox, target="gone")
-    assert (await integrate(integration(gone), Sent())).reason == "The branch gone is not there any more."
+    assert (await integrate(integration(gone), Sent())).reason == "The branch gone does not exist any more."
     with pytest.raises(SandboxError, match="has no branch"):
         await integrate(msgspec.structs.replace(integration(sandbox), sandbox=branchless(sandbox)), Sent())
 

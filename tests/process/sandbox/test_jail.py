@@ -15,7 +15,7 @@ import pytest
 
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.manifest import SandboxManifest
-from cuggino.sandbox.environment import built, git_variables, launcher
+from cuggino.sandbox.environment import build_environment, git_variables, launcher
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.removal import remove
 from cuggino.sandbox.sandbox import Sandbox
@@ -49,7 +49,9 @@ def run(sandbox: Sandbox, script: str, environment: Mapping[str, str], jail: tup
 
 
 async def its_environment(sandbox: Sandbox) -> dict[str, str]:
-    return built(ClaudeBackend(), SandboxManifest(), {}, os.environ, await git_variables(sandbox))
+    return build_environment(
+        ClaudeBackend().login_environment, SandboxManifest(), {}, os.environ, await git_variables(sandbox)
+    )
 
 
 @needs_bubblewrap

@@ -11,7 +11,7 @@ import pytest
 from cuggino.errors import GitError
 from cuggino.events import ConflictsFound
 from cuggino.integrate.checkout import PLACED, finish, undo
-from cuggino.integrate.merge import NOTES, Merged, MergeRequest, RepairRequest, Unmerged, merge
+from cuggino.integrate.merge import NOTES, MergeContext, Merged, MergeRequest, RepairRequest, Unmerged, merge
 from cuggino.integrate.trees import merge_trees
 from cuggino.sandbox.sandbox import Sandbox
 from tests.process.sandbox.merge_house import (
@@ -67,7 +67,8 @@ def merge_request(
     check: Callable[[Path], Awaitable[bool]] | None = None,
     repair: Callable[[RepairRequest], Awaitable[bool]] | None = None,
 ) -> MergeRequest:
-    return MergeRequest(sandbox=sandbox, permits=PERMITS, message="Merge it", check=check, repair=repair)
+    context = MergeContext(sandbox=sandbox, permits=PERMITS, check=check, repair=repair)
+    return MergeRequest(context=context, message="Merge it")
 
 
 class Checked:
@@ -233,7 +234,8 @@ async def test_markers_and_a_failing_check_are_no_repair(sandbox: Sandbox) -> No
     half = lines(line_5="branch\n>>>>>>> of the branch")
     repair = Repairs({"list": half}, False, {"list": lines(line_5="both")})
     check = Checked(False)
-    asked = msgspec.structs.replace(merge_request(sandbox, check, repair), repair_attempts=3)
+    asked = merge_request(sandbox, check, repair)
+    asked = msgspec.structs.replace(asked, context=msgspec.structs.replace(asked.context, repair_attempts=3))
     result = await merge(asked, base, ours, Sent())
     assert isinstance(result, Unmerged)
     assert [request.attempt for request in repair.requests] == [1, 2, 3]
@@ -297,7 +299,8 @@ async def test_a_repair_keeps_within_the_permits(sandbox: Sandbox, tmp_path: Pat
         PERMITS, manifest=msgspec.structs.replace(PERMITS.manifest, writable_paths=("list", "d/**"))
     )
     repair = Repairs({"list": "both\n", ".cuggino.json": "{}\n", "secret/kept": "other\n", "secret/more": "x\n"})
-    asked = msgspec.structs.replace(merge_request(sandbox, None, repair), permits=permits)
+    asked = merge_request(sandbox, None, repair)
+    asked = msgspec.structs.replace(asked, context=msgspec.structs.replace(asked.context, permits=permits))
     merged = await merge(asked, base, ours, Sent())
     assert isinstance(merged, Merged)
     assert merged.left_out == (".cuggino.json", "secret/kept", "secret/more")

@@ -39,7 +39,7 @@ async def test_a_sandbox_has_the_base_and_what_is_lent(person: Person, launcher:
     assert sandbox.branch == f"spawn/{sandbox.id}" == git(sandbox.folder, "branch", "--show-current").strip()
     assert sandbox.base == git(person.top, "rev-parse", "HEAD").strip()
     assert (sandbox.target, sandbox.title, sandbox.cloned) == ("main", "A task", bool(launcher))
-    assert records.load(person.project, sandbox.id[:12]) == records.Record(sandbox=sandbox, stage=SandboxStage.MADE)
+    assert records.find(person.project, sandbox.id) == records.SandboxRecord(sandbox=sandbox, stage=SandboxStage.MADE)
 
 
 @BOTH
@@ -241,10 +241,10 @@ async def test_making_and_removing_wait_for_the_repository_s_lock(person: Person
     common = person.top / ".git"
     async with trio.open_nursery() as nursery, repository_lock(common):
         nursery.start_soon(provision, person.project, person.config())
-        await _until(lambda: records.every(person.project) != ())
+        await _until(lambda: records.load_all(person.project) != ())
         await trio.sleep(0.2)
         assert listing(common / "worktrees") == []
-    (record,) = records.every(person.project)
+    (record,) = records.load_all(person.project)
     assert record.stage is SandboxStage.MADE
     async with trio.open_nursery() as nursery, repository_lock(common):
         nursery.start_soon(partial(remove, person.project, record.sandbox, force=False))
@@ -266,7 +266,7 @@ async def test_several_processes_do_not_fail_each_other(person: Person) -> None:
             for _ in range(3):
                 nursery.start_soon(trio.run_process, _program(person, 3))
     assert len(person.branches) == 1 + 9
-    assert {record.stage for record in records.every(person.project)} == {SandboxStage.MADE}
+    assert {record.stage for record in records.load_all(person.project)} == {SandboxStage.MADE}
 
 
 async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:
@@ -274,11 +274,11 @@ async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:
     before = person.belongings()
     process = await trio.lowlevel.open_process(_program(person, 6), start_new_session=True)
     with trio.fail_after(120):
-        await _until(lambda: records.every(person.project) != ())
+        await _until(lambda: records.load_all(person.project) != ())
         await trio.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)  # git, too
     await process.wait()
-    left = records.every(person.project)
+    left = records.load_all(person.project)
     assert left
     for lock in (person.top / ".git").rglob("*.lock"):  # what git itself leaves when it is killed
         if lock.name != "cuggino.lock":
@@ -297,7 +297,7 @@ async def test_cancelled_it_leaves_nothing(person: Person, seconds: float) -> No
     if scope.cancelled_caught:
         assert person.branches == ["main"]
         assert listing(person.top / ".git" / "worktrees") == listing(person.top.parent / "sandboxes") == []
-        assert records.every(person.project) == ()
+        assert records.load_all(person.project) == ()
 
 
 async def test_a_clone_has_the_history_of_the_base_and_nothing_else(person: Person) -> None:
@@ -335,7 +335,7 @@ def test_records_are_json(person: Person) -> None:
         await provision(person.project, person.config())
 
     trio.run(make)
-    (record,) = records.every(person.project)
+    (record,) = records.load_all(person.project)
     data = json.loads((person.project.spawns / record.sandbox.id / "sandbox.json").read_text())
     assert data["stage"] == "made"
     assert data["sandbox"]["folder"] == str(record.sandbox.folder)

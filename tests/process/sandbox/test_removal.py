@@ -15,13 +15,12 @@ import trio.testing
 from cuggino.errors import SandboxError
 from cuggino.git.locked import repository_lock
 from cuggino.sandbox import records
-from cuggino.sandbox.discard import discard
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.records import SandboxStage
-from cuggino.sandbox.removal import remove, uncommitted
+from cuggino.sandbox.removal import remove, remove_tree, uncommitted
 from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import settle
-from cuggino.watch.apart import sweep
+from cuggino.watch.places.sandbox import prune
 from tests.process.sandbox.person import LAUNCHER, Person, commit, git, listing, permits, write
 
 
@@ -34,8 +33,14 @@ async def sandbox(person: Person, request: pytest.FixtureRequest) -> Sandbox:
 def gone(person: Person, sandbox: Sandbox) -> bool:
     assert listing(person.top / ".git" / "worktrees") == []
     assert not os.path.lexists(sandbox.folder)
-    assert [record.stage for record in records.every(person.project)] == [SandboxStage.REMOVED]
+    assert [record.stage for record in records.load_all(person.project)] == [SandboxStage.REMOVED]
     return person.branches == ["main"]
+
+
+def record_of(person: Person, sandbox: Sandbox) -> records.SandboxRecord:
+    record = records.find(person.project, sandbox.id)
+    assert record is not None
+    return record
 
 
 async def test_one_that_nothing_was_done_in_goes(person: Person, sandbox: Sandbox) -> None:
@@ -53,7 +58,7 @@ async def test_what_is_not_committed_keeps_it(person: Person, sandbox: Sandbox, 
     with pytest.raises(SandboxError, match=f"not committed: {what}"):
         await remove(person.project, sandbox, force=False)
     assert await uncommitted(sandbox) == [what]
-    assert records.load(person.project, sandbox.id).stage is SandboxStage.MADE
+    assert record_of(person, sandbox).stage is SandboxStage.MADE
     await remove(person.project, sandbox, force=True)
     assert gone(person, sandbox)
 
@@ -100,7 +105,7 @@ async def test_a_clone_s_commits_that_were_not_settled_keep_it(person: Person) -
 
 async def test_a_folder_that_was_deleted_by_hand(person: Person, sandbox: Sandbox) -> None:
     shutil.rmtree(sandbox.folder)
-    assert not records.load(person.project, sandbox.id).exists
+    assert not record_of(person, sandbox).exists
     await remove(person.project, sandbox, force=False)
     assert gone(person, sandbox)
 
@@ -147,7 +152,7 @@ async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: San
     if step >= 2:
         shutil.rmtree(sandbox.folder)
     if step >= 3:
-        await discard(sandbox, tip=settled.tip)
+        await remove_tree(sandbox, tip=settled.tip)
     await remove(person.project, sandbox, force=False)
     assert gone(person, sandbox)
     await remove(person.project, sandbox, force=False)
@@ -185,7 +190,7 @@ async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
         await remove(person.project, sandbox, force=False)
     assert not sandbox.folder.exists()
     assert sandbox.branch in person.branches
-    assert records.load(person.project, sandbox.id).stage is SandboxStage.HOME
+    assert record_of(person, sandbox).stage is SandboxStage.HOME
 
 
 async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:
@@ -212,8 +217,8 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
     (person.project.backlog / "4.md").write_text("not archived yet")
     waits, spawned = await worked("4.md"), await worked(None)
     write((await worked("5.md")).folder / "kept", "later\n")
-    await sweep(person.project)
-    stages = {record.sandbox.id: (record.stage, record.exists) for record in records.every(person.project)}
+    await prune(person.project)
+    stages = {record.sandbox.id: (record.stage, record.exists) for record in records.load_all(person.project)}
     assert {stages.pop(each.id) for each in (archived, torn, half_made)} == {(SandboxStage.REMOVED, False)}
     assert set(stages.values()) == {(SandboxStage.WORKED, True)}
     assert {removed_by_hand.id, waits.id, spawned.id} < set(stages)
@@ -228,21 +233,13 @@ async def test_a_branch_that_the_person_has_checked_out_stays(person: Person, sa
     assert person.branches == ["main", sandbox.branch]
 
 
-async def test_ids_by_their_beginning(person: Person) -> None:
+async def test_a_record_that_cannot_be_read_is_passed_over(person: Person) -> None:
     first = await provision(person.project, person.config())
     second = await provision(person.project, person.config())
-    assert records.load(person.project, second.id).sandbox == second
-    assert [record.sandbox for record in records.every(person.project)] == [first, second]
-    common = first.id[:4]  # of the time, in units of weeks
-    with pytest.raises(SandboxError, match="More than one id begins with"):
-        records.load(person.project, common)
-    for none in ("", "x", "../"):
-        with pytest.raises(SandboxError, match="There is no sandbox"):
-            records.load(person.project, none)
+    assert [record.sandbox for record in records.load_all(person.project)] == [first, second]
     write(person.project.spawns / first.id / "sandbox.json", "{")
-    with pytest.raises(SandboxError, match="cannot be read"):
-        records.load(person.project, first.id)
-    assert [record.sandbox for record in records.every(person.project)] == [second]
+    assert [record.sandbox for record in records.load_all(person.project)] == [second]
+    assert records.find(person.project, first.id) is None
 
 
 # ---- the lock ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from cuggino.config import Config, Spawn
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
-from cuggino.integrate.merge import RepairRequest
+from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.project import Project
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.removal import remove
@@ -65,7 +65,10 @@ async def home_with(project: Project, sandbox: Sandbox, repair: bool = True) -> 
     settled = await settle(sandbox, PERMITS, "The thing")
     return await integrate(
         Integration(
-            sandbox=sandbox, tip=settled.tip, permits=PERMITS, title="Do the thing", chosen="merge", repair=agent
+            context=MergeContext(sandbox=sandbox, permits=PERMITS, repair=agent),
+            tip=settled.tip,
+            title="Do the thing",
+            chosen="merge",
         ),
         Sent(),
     )
@@ -146,13 +149,14 @@ async def test_a_killed_repair_is_no_work_of_the_branchs(project: Project, confi
         raise Killed
 
     settled = await settle(sandbox, PERMITS, "The thing")
-    integration = Integration(
-        sandbox=sandbox, tip=settled.tip, permits=PERMITS, title="Do the thing", chosen="merge", repair=killed
-    )
+    context = MergeContext(sandbox=sandbox, permits=PERMITS, repair=killed)
+    integration = Integration(context=context, tip=settled.tip, title="Do the thing", chosen="merge")
     with pytest.raises(Killed):
         await integrate(integration, Sent())
     assert "<<<<<<<" in (sandbox.root / "list").read_text()
     await undo(sandbox)
     assert await settle(sandbox, PERMITS, "Again") == settled
-    home = await integrate(msgspec.structs.replace(integration, repair=None), Sent())
+    home = await integrate(
+        msgspec.structs.replace(integration, context=msgspec.structs.replace(context, repair=None)), Sent()
+    )
     assert home.how == "kept"

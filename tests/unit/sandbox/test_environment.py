@@ -9,7 +9,7 @@ import pytest
 
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.manifest import SandboxManifest
-from cuggino.sandbox.environment import built, launcher, secret_name
+from cuggino.sandbox.environment import build_environment, launcher, secret_name
 from cuggino.sandbox.sandbox import Sandbox
 
 PERSON = {
@@ -36,7 +36,7 @@ PERSON = {
 
 
 def build(manifest: SandboxManifest | None = None, secrets: dict[str, str] | None = None) -> dict[str, str]:
-    return built(ClaudeBackend(), manifest or SandboxManifest(), secrets or {}, PERSON)
+    return build_environment(ClaudeBackend().login_environment, manifest or SandboxManifest(), secrets or {}, PERSON)
 
 
 def test_what_comes_from_the_person() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cuggino.errors import SandboxError
 from cuggino.events import AgentMessage, ToolCall, UsageReport
-from cuggino.sandbox.secrets import MASK, Redaction, resolve
+from cuggino.sandbox.secrets import MASK, Redaction, read_secrets
 
 VALUE = 'hunter2 "quoted"/ü+line\nbreak'
 
@@ -25,7 +25,7 @@ def test_only_what_is_allowed_and_wished_for(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from a file\n")
     environment = {"TOKEN": "from the environment", "OTHER": "not wished for", "THIRD": "not allowed"}
     allowed = ("env:TOKEN", "env:OTHER", "file:key")
-    values = resolve(["file:key", "env:TOKEN", "env:THIRD", "env:TOKEN"], allowed, environment, tmp_path)
+    values = read_secrets(["file:key", "env:TOKEN", "env:THIRD", "env:TOKEN"], allowed, environment, tmp_path)
     assert values == {"file:key": "from a file", "env:TOKEN": "from the environment"}
 
 
@@ -35,7 +35,7 @@ def test_only_what_is_allowed_and_wished_for(tmp_path: Path) -> None:
 def test_what_is_not_there_is_named_and_its_value_is_not(tmp_path: Path, reference: str) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe secret")
     with pytest.raises(SandboxError) as caught:
-        resolve([reference], [reference], {"EMPTY": "", "SHORT": "xyz"}, tmp_path)
+        read_secrets([reference], [reference], {"EMPTY": "", "SHORT": "xyz"}, tmp_path)
     assert reference in str(caught.value)
     assert "xyz" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -14,18 +14,19 @@ import trio
 from trio.testing import MockClock
 
 from cuggino.agents.agent import AgentOptions, AgentResult
-from cuggino.agents.claude import ClaudeBackend
 from cuggino.commands import allows
 from cuggino.config import Config, Spawn
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
 from cuggino.manifest import DEFAULT_TOOLS, SandboxManifest
+from cuggino.process.children import Children
 from cuggino.project import Project
 from cuggino.roles import Role
+from cuggino.sandbox.confine import SandboxContext
 from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
 from cuggino.spawn.context import SpawnContext
-from cuggino.spawn.evaluate import LONGEST, Answer, evaluate, parse_answer, read_manifest
-from cuggino.spawn.task import Place, Task
+from cuggino.spawn.evaluate import LONGEST, Evaluation, evaluate, parse_answer, read_manifest
+from cuggino.spawn.task import SpawnFiles, Task
 
 GOOD = '{"writablePaths": ["src/**"], "allowedCommands": ["make *"], "complexity": "high"}'
 
@@ -87,15 +88,16 @@ def run(tmp_path: Path) -> Callable[..., Any]:
 
     async def run(agent: FakeAgent, config: Config = Config(), *, aisp: bool = False) -> Evaluated:  # noqa: B008
         project = Project(tmp_path)
-        place = Place(project, "0")
-        place.folder.mkdir(parents=True, exist_ok=True)
+        files = SpawnFiles(project, "0")
+        files.folder.mkdir(parents=True, exist_ok=True)
         context = SpawnContext(
-            project=project,
-            config=config,
-            backend=ClaudeBackend(),
-            agent=agent,
-            commands=lambda _sandbox, _environment: pytest.fail("no command runs"),
-            environment={"HOME": str(tmp_path / "home"), "PATH": "/bin", "GH_TOKEN": "x"},
+            sandboxes=SandboxContext(
+                project=project,
+                config=config,
+                agent=lambda _: agent,
+                children=Children(marker="x", force_kill=trio.Event()),
+                environment={"HOME": str(tmp_path / "home"), "PATH": "/bin", "GH_TOKEN": "x"},
+            ),
             now=lambda: datetime.now(UTC),
             random=Random(0),
             sleep=trio.sleep,
@@ -106,8 +108,8 @@ def run(tmp_path: Path) -> Callable[..., Any]:
             found.events.append(event)
 
         task = Task(prompt="Add a /feature, see @file", agent="claude", aisp=aisp)
-        found.manifest, found.source, found.prompt = await evaluate(context, task, place, send)
-        assert [path.name for path in place.folder.iterdir()] == ["request.md"], "no raw output stays"
+        found.manifest, found.source, found.prompt = await evaluate(context, task, files, send)
+        assert [path.name for path in files.folder.iterdir()] == ["request.md"], "no raw output stays"
         return found
 
     return run
@@ -219,7 +221,7 @@ async def test_aisp_is_the_rewritten_prompt_and_asked_for_only_then(run: Callabl
 @pytest.mark.parametrize("text", [GOOD, f"  {GOOD}\n", f"```json\n{GOOD}\n```", f"```\n{GOOD}\n```\n"])
 def test_an_answer_may_stand_in_a_code_block(text: str) -> None:
     answer = parse_answer(text)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Evaluation)
     assert answer.manifest == SandboxManifest(
         writable_paths=("src/**",), allowed_commands=("make *",), complexity="high"
     )

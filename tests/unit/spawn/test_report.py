@@ -9,18 +9,18 @@ import pytest
 from markdown_it import MarkdownIt
 
 from cuggino.events import SpawnStatus
-from cuggino.spawn.report import ChangedFile, Report, render_report
+from cuggino.spawn.report import ChangedFile, SpawnReport, render_report
 
 ID = "01a20036-613d-7871-98ae-4c8044faa5da"
 
 
 def test_the_whole_of_it() -> None:
-    report = Report(
+    report = SpawnReport(
         id=ID,
         title="Greet by name",
         status="success",
         seconds=222,
-        place=f".cuggino/spawns/{ID}/",
+        folder=f".cuggino/spawns/{ID}/",
         pull_request=(7, "https://github.com/o/r/pull/7"),
         branch="spawn/x",
         changes=[
@@ -47,7 +47,7 @@ def test_the_whole_of_it() -> None:
 
 @pytest.mark.parametrize("status", get_args(SpawnStatus))
 def test_what_there_is_nothing_of_is_left_out(status: SpawnStatus) -> None:
-    report = render_report(Report(id=ID, title="t", status=status, seconds=0, place="p", branch="spawn/x"))
+    report = render_report(SpawnReport(id=ID, title="t", status=status, seconds=0, folder="p", branch="spawn/x"))
     assert [line for line in report.splitlines() if line.startswith("#")] == [
         f"## Spawn Complete: t (spawn-id: {ID})",
         "### Logs",
@@ -57,12 +57,12 @@ def test_what_there_is_nothing_of_is_left_out(status: SpawnStatus) -> None:
 
 def test_an_agent_s_last_lines_cannot_end_their_own_fence_nor_a_title_its_line() -> None:
     report = render_report(
-        Report(
+        SpawnReport(
             id=ID,
             title="a\n### b",
             status="idle-timeout",
             seconds=120,
-            place="p",
+            folder="p",
             last_lines=["```", "### Not a heading", "`````", "~~~"],
         )
     )

@@ -9,23 +9,23 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cuggino.backlog import Item, archive, read_item
+from cuggino.backlog import Item
 from cuggino.config import Config
+from cuggino.errors import LlmSessionErrorKind, LoopError
 from cuggino.events import (
     Send,
     WatchAuditStarted,
     WatchBacklogWaiting,
     WatchEnded,
     WatchItemCompleted,
-    WatchProcessingItem,
     WatchSpecIssueWaiting,
     WatchStopping,
     WatchValidationStarted,
 )
 from cuggino.loop.loop import LoopContext
-from cuggino.watch.item import Result
-from cuggino.watch.ledger import Ledger
-from cuggino.watch.watch import run_watch
+from cuggino.roles import Role
+from cuggino.watch.places import ItemWork
+from cuggino.watch.watch import WatchOptions, run_watch
 from tests.unit.watch.world import World
 
 
@@ -38,49 +38,36 @@ class Crew:
         self.most = self._now = 0
         self.stopped: list[str] = []
 
-    async def process(
-        self, context: LoopContext, _ledger: Ledger, name: str, sender: Callable[[str | None], Send]
-    ) -> Result:
-        self.begun.append((trio.current_time(), name))
+    async def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    async def work(self, context: LoopContext, item: Item, _sender: Callable[[str | None], Send]) -> ItemWork:
+        self.begun.append((trio.current_time(), item.name))
         self._now += 1
         self.most = max(self.most, self._now)
         try:
-            await sender(None)(WatchProcessingItem(filename=name))
-            item = read_item(context.project, name)
-            assert isinstance(item, Item)
-            words = (context.project.backlog / name).read_text().split()
-            await trio.sleep(float(words[0]))
-            match words[1:]:
+            seconds, *words = item.text.split()
+            await trio.sleep(float(seconds))
+            match words:
                 case ["issue"]:
                     self.world.raise_issue()
-                    return Result.KEPT
+                    return ItemWork(end="spec-issue", clean_up=trio.lowlevel.checkpoint)
                 case ["pause"]:
                     await context.sleep(1000)
-                    return Result.KEPT
                 case ["setup"]:
-                    return Result.CANNOT_WORK
-            archive(context.project, item)
-            await sender(None)(WatchItemCompleted(filename=name))
+                    raise LoopError("no agent", Role.PLANNER, kind=LlmSessionErrorKind.SETUP)
         except trio.Cancelled:
-            self.stopped.append(name)
+            self.stopped.append(item.name)
             raise
         else:
-            return Result.COMPLETED
+            return ItemWork(end="done", clean_up=trio.lowlevel.checkpoint)
         finally:
             self._now -= 1
 
-    async def watch(self, places: int, *, until_idle: bool = True, every: int = 10) -> int:
-        with self.world.shutdown.interrupted:
-            return await run_watch(
-                self.world.context,
-                self.world.shutdown,
-                self.world.sender,
-                count=self.world.count,
-                places=places,
-                process=self.process,
-                until_idle=until_idle,
-                every=every,
-            )
+    async def watch(self, jobs: int, *, until_idle: bool = True, every: int = 10) -> int:
+        world, options = self.world, WatchOptions(jobs=jobs, until_idle=until_idle, every=every)
+        with world.shutdown.interrupted:
+            return await run_watch(world.context, world.shutdown, world.sender, self, options, count=world.count)
         return 130
 
     def completed(self) -> list[tuple[float, str]]:

@@ -30,7 +30,7 @@ from cuggino.events import (
 )
 from cuggino.roles import Role
 from cuggino.watch.ledger import State
-from cuggino.watch.watch import run_watch
+from cuggino.watch.watch import WatchOptions
 from tests.unit.watch.world import World
 
 CHECK = Config(validate_command="validate")
@@ -555,15 +555,7 @@ async def test_a_validation_that_fails_after_a_press_makes_the_exit_code_1(
 
 async def test_what_a_dead_watch_had_finished_is_told_by_the_next(tmp_path: Path, autojump_clock: MockClock) -> None:
     world = World(tmp_path)
-    code = await run_watch(
-        world.context,
-        world.shutdown,
-        world.sender,
-        until_idle=True,
-        already_archived=("old.md",),
-        count=world.count,
-    )
-    assert code == 0
+    assert await world.run(WatchOptions(until_idle=True, already_archived=("old.md",))) == 0
     assert world.story == ["0 WatchItemCompleted old.md", "0 WatchEnded idle 0 0"]
 
 

@@ -22,7 +22,7 @@ from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
 from cuggino.items import list_items
 from cuggino.watch.counting import Counted
-from cuggino.watch.watch import run_watch
+from cuggino.watch.watch import WatchOptions
 from tests.unit.watch.world import PLANNING, World, tell
 
 EVERY = 3
@@ -303,7 +303,8 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(people)
         with world.shutdown.interrupted:
-            await run_watch(world.context, world.shutdown, world.sender, every=EVERY, count=seen.count)
+            world.count = seen.count  # type: ignore[method-assign]
+            await world.run(WatchOptions(every=EVERY))
         nursery.cancel_scope.cancel()
     return [
         f"{time:g} {tell(event)}"

@@ -28,7 +28,8 @@ from cuggino.events import (
 from cuggino.roles import Role
 from cuggino.signals import Shutdown
 from cuggino.watch.counting import Counted, watch_file_counts
-from cuggino.watch.watch import run_watch
+from cuggino.watch.places.here import Here
+from cuggino.watch.watch import WatchOptions, run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
 
 PLANNING = 10.0
@@ -102,10 +103,13 @@ class World(Stage):
 
     async def watch(self, *, every: int = 10, until_idle: bool = False) -> int:
         with self.shutdown.interrupted:
-            return await run_watch(
-                self.context, self.shutdown, self.sender, every=every, until_idle=until_idle, count=self.count
-            )
+            options = WatchOptions(every=every, until_idle=until_idle)
+            return await self.run(options)
         return 128 + (self.shutdown.signal or 0)
+
+    async def run(self, options: WatchOptions) -> int:
+        place = Here(options.intervals)
+        return await run_watch(self.context, self.shutdown, self.sender, place, options, count=self.count)
 
     def sender(self, _session: str | None) -> Send:
         async def send(event: Event) -> None:
