@@ -51,7 +51,7 @@ PLAY: dict[str, Any] = {
 CHECK = "! grep -rE '^(<<<<<<<|=======|>>>>>>>)' --include=*.txt . && test ! -e broken"
 
 
-class SpawnContext(House):
+class JobsHouse(House):
     """A house whose sandboxes are below `folder`."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
@@ -83,7 +83,7 @@ class SpawnContext(House):
 
 
 async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     for number in range(40):
         text = f"echo {number} > file-{number:02}.txt\n"
         if number in (7, 8):  # the same line, changed in two ways at the same time
@@ -114,7 +114,7 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> None:
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     for name in ("1", "2", "3"):
         house.item(
             f"{name}.md", f"# Item {name}\ntouch $HOME/at-{name}; while ! test -e $HOME/go; do sleep 0.05; done\n"
@@ -148,7 +148,7 @@ async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> No
 
 
 async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_is_cleared(tmp_path: Path) -> None:
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     for name in ("1", "2-unclear", "3", "4"):
         house.item(f"{name}.md", f"echo {name} > {name}.txt\n")
     with trio.fail_after(60):
@@ -176,7 +176,7 @@ async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_
 
 
 async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_its_work_kept(tmp_path: Path) -> None:
-    house = SpawnContext(tmp_path, spawn={"repairAttempts": 1})
+    house = JobsHouse(tmp_path, spawn={"repairAttempts": 1})
     house.play({**PLAY, "worker": [turn({"do": "say", "text": "I cannot."}, times=0)]})
     house.item("1.md", "sed -i s/second/one/ list.txt\n")
     house.item("2.md", "sed -i s/second/two/ list.txt; sleep 1\n")
@@ -197,7 +197,7 @@ async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_i
 
 
 async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: Path) -> None:
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     house.item("1.md", "sed -i s/second/one/ list.txt\n")
     (house.root / "list.txt").write_text("mine\n")
     with trio.fail_after(60):
@@ -213,7 +213,7 @@ async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: P
 
 @pytest.mark.parametrize("presses", [1, 2])
 async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     for number in range(6):
         house.item(f"{number}.md", f"echo {number} > {number}.txt\n")
     with trio.fail_after(120):
@@ -242,7 +242,7 @@ async def test_the_terminals_ctrl_c_reaches_no_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """It goes to all of the foreground's group; of these only the watch is to answer it."""
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     house.item("1.md", "echo 1 > 1.txt\n")
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
@@ -269,7 +269,7 @@ async def test_the_terminals_ctrl_c_reaches_no_git(
 
 async def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
     """SIGKILL at random moments; the sandboxes of the dead are gone on with, not made anew."""
-    house = SpawnContext(tmp_path)
+    house = JobsHouse(tmp_path)
     dice = random.Random(5)
     for number in range(8):
         house.item(f"{number}.md", f"echo {number} > file-{number}.txt\n")

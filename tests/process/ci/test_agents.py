@@ -58,6 +58,7 @@ class Scene:
         self.does: Does = lambda _root, _options: "nothing"
         self.ran: list[AgentOptions] = []
         self.events: list[Event] = []
+        self.forgotten: list[str] = []
         self.branch = GitBranch(self.root, self.root / ".git", "origin", "change", "github.com", 12)
         children = Children(marker=uuid7().replace("-", ""), force_kill=trio.Event())
         self.agents = SandboxedFixers(
@@ -92,7 +93,9 @@ class Scene:
     login_environment: tuple[str, ...] = ("FAKE_*",)
 
     def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
-        """It remembers none."""
+        assert cwd.is_dir()
+        assert environment["FAKE_KEY"] == KEY
+        self.forgotten.append(conversation)
 
     async def send(self, event: Event) -> None:
         self.events.append(event)
@@ -238,6 +241,23 @@ async def test_the_setup_command_runs_without_the_persons_login(
     assert f"PATH={os.environ['PATH']}" in work.summary
     assert "GH_TOKEN" not in work.summary
     assert "environment.txt" in work.files
+
+
+async def test_what_the_setup_command_leaves_running_lives_while_the_agent_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(tmp_path, monkeypatch)
+    scene = Scene(tmp_path, setup_command="sleep 600 & echo $! > pid")
+    seen: list[Path] = []
+
+    def does(root: Path, _: AgentOptions) -> str:
+        seen.append(Path("/proc", (root / "pid").read_text().strip()))
+        return str(seen[0].exists())
+
+    scene.does = does
+    assert (await scene.mend()).summary == "True"
+    assert not seen[0].exists()
+    assert scene.forgotten == [options.session_id for options in scene.ran], "its conversation is deleted"
 
 
 async def test_a_watch_that_was_killed_leaves_sandboxes_that_the_next_one_removes(scene: Scene) -> None:
