@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,8 +21,7 @@ from bench.measure import Row, alternate, command_seconds, timed
 from bench.project import small_project
 from cuggino import main
 from cuggino.items import list_items
-from cuggino.watch import watch
-from cuggino.watch.counting import watch_file_counts
+from cuggino.watch.intervals import WatchIntervals
 
 ROOT = Path(__file__).parents[1]
 
@@ -128,8 +126,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _watch(recount: float) -> int:
-    setattr(watch, "watch_file_counts", partial(watch_file_counts, recount=recount))  # noqa: B010 - there is no option
-    return main.run(["watch"])
+    return main.run(["watch"], {"intervals": WatchIntervals(recount=recount)})
 
 
 if __name__ == "__main__":

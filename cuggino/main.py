@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import trio
@@ -20,8 +21,11 @@ USAGE = 2
 CLOSED_OUTPUT = 141
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code; a command that a signal ended ends the process by that signal."""
+def run(arguments: Sequence[str], given: Mapping[str, object] | None = None) -> int:
+    """Run a command and return its exit code; a command that a signal ended ends the process by that signal.
+
+    `given` has values for parameters that the command line cannot set (`parse=False`), by name.
+    """
     if sys.platform == "win32":
         print(
             "cuggino needs Linux or macOS: Windows has no process groups and signals as it uses them.", file=sys.stderr
@@ -29,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     verbose = "-v" in arguments
     try:
-        code = trio.run(partial(_command, [word for word in arguments if word != "-v"]))
+        code = trio.run(partial(_command, [word for word in arguments if word != "-v"], given or {}))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
@@ -44,14 +48,15 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-async def _command(arguments: list[str]) -> int:
+async def _command(arguments: list[str], given: Mapping[str, object]) -> int:
     arguments = arguments or ["plan"]
     try:
-        result = await app_for(arguments).run_async(
-            arguments, exit_on_error=False, print_error=True, result_action="return_value"
-        )
+        command, bound, unset = app_for(arguments).parse_args(arguments, exit_on_error=False, print_error=True)
     except CycloptsError:
         return USAGE
+    result = command(*bound.args, **bound.kwargs, **{name: given[name] for name in unset if name in given})
+    if inspect.isawaitable(result):
+        result = await result
     return result if isinstance(result, int) else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from cuggino.project import Project
 from cuggino.runtime import Runtime
 from cuggino.signals import Shutdown
 from cuggino.watch import item
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.item import Process
 from cuggino.watch.watch import run_watch
 
@@ -25,6 +27,7 @@ async def watch(
     until_idle: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     jobs: int = 1,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    intervals: Annotated[WatchIntervals, Parameter(parse=False)] = WatchIntervals(),  # noqa: B008 - frozen
 ) -> int:
     """Work through the backlog, and wait for more.
 
@@ -51,7 +54,7 @@ async def watch(
         raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:
-        process = item.process if jobs == 1 else await _apart(runtime)
+        process = partial(item.process, intervals=intervals) if jobs == 1 else await _apart(runtime, intervals)
         return await run_watch(
             runtime.context,
             shutdown,
@@ -61,19 +64,25 @@ async def watch(
             already_archived=runtime.archived_before,
             places=jobs,
             process=process,
+            intervals=intervals,
         )
 
     return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
 
 
-async def _apart(runtime: Runtime) -> Process:
+async def _apart(runtime: Runtime, intervals: WatchIntervals) -> Process:
     """Each item in a sandbox of its own."""
     from cuggino.watch.apart import Apart, sweep
 
     config = runtime.context.config
     children = runtime.children
     apart = Apart(
-        runtime.context.project, config, children, lambda role: backend(config.backend(role)), dict(os.environ)
+        runtime.context.project,
+        config,
+        children,
+        lambda role: backend(config.backend(role)),
+        dict(os.environ),
+        intervals=intervals,
     )
     await sweep(runtime.context.project)
     return apart.process

@@ -54,11 +54,9 @@ from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, resolve
 from cuggino.sandbox.settle import settle
 from cuggino.spawn.integration import put_away, redacted
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.item import Result, block, failed, run_through, session_for
 from cuggino.watch.ledger import Ledger
-
-IN_THE_WAY = 60.0
-"""Seconds until a merge is tried again that a person's own changes prevent."""
 
 
 async def sweep(project: Project) -> None:
@@ -87,8 +85,11 @@ class Apart:
         children: Children,
         backends: Callable[[Role], Backend],
         environment: Mapping[str, str],
+        *,
+        intervals: WatchIntervals = WatchIntervals(),  # noqa: B008 - frozen
     ) -> None:
         self._project = project
+        self._intervals = intervals
         self._config = msgspec.structs.replace(config, commit=True)
         self._children = children
         self._backends = backends
@@ -117,9 +118,9 @@ class Apart:
         except LoopError as error:
             if error.kind is LlmSessionErrorKind.SETUP:
                 return Result.CANNOT_WORK
-            return await failed(context, ledger, item, error, send)
+            return await failed(context, ledger, item, error, send, self._intervals)
         except CugginoError as error:
-            return await failed(context, ledger, item, LoopError(str(error), "sandbox"), send)
+            return await failed(context, ledger, item, LoopError(str(error), "sandbox"), send, self._intervals)
 
     async def _through(
         self, context: LoopContext, ledger: Ledger, item: Item, sender: Callable[[str | None], Send]
@@ -206,7 +207,7 @@ class Apart:
             if ended is not None:
                 session.delete()
         shutil.copyfile(self._project.backlog / item.name, place.project.backlog / item.name)
-        return await run_through(place, session_for(place, item), sender)
+        return await run_through(place, session_for(place, item), sender, self._intervals)
 
     def _end_sessions(self, project: Project) -> None:
         for session in stored(project):
@@ -225,9 +226,9 @@ class Apart:
             if not told:
                 told = True
                 await send(SystemMessage(text=f"{item.name} waits: {home.reason}"))
-            await context.sleep(IN_THE_WAY)
+            await context.sleep(self._intervals.merge_retry)
         if home.how == "kept":
-            return await failed(context, ledger, item, LoopError(home.reason, "integration"), send)
+            return await failed(context, ledger, item, LoopError(home.reason, "integration"), send, self._intervals)
         if settled.left_out:
             names = ", ".join(settled.left_out)
             await send(SystemMessage(text=f"{item.name}: not brought home, as it may not be changed: {names}"))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import trio
 
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.agent import AgentOptions
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import fill
@@ -24,7 +25,6 @@ from cuggino.events import (
     WatchTbdItemFound,
 )
 from cuggino.items import list_items
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.loop.loop import LoopContext
 from cuggino.project import uuid7, write_whole
 from cuggino.roles import Role

@@ -15,6 +15,7 @@ from trio_util import AsyncValue
 from cuggino import items
 from cuggino.errors import CugginoError, StorageError
 from cuggino.watch import notices
+from cuggino.watch.intervals import WatchIntervals
 
 ATTEMPTS = 3
 
@@ -43,25 +44,23 @@ async def watch_file_counts(
     *,
     open_notices: OpenNotices = notices.open_notices,
     list_items: Callable[[Path], tuple[str, ...]] = items.list_items,
-    debounce: float = 30.0,
-    longest: float = 300.0,
-    recount: float = 60.0,
+    intervals: WatchIntervals = WatchIntervals(),  # noqa: B008 - frozen
 ) -> None:
     """Keep `counts` at the latest of each folder, in the order of `folders`. Runs until cancelled.
 
     The first value comes at once; the folders are watched before they are counted, so nothing falls between.
-    A change in a folder starts a debounce of `debounce` seconds, each further change starts it anew, for
-    `longest` seconds in all; then the folder is counted. After `recount` seconds without a count it is counted
+    A change in a folder starts a debounce (`intervals.debounce`), each further change starts it anew, for
+    `longest_debounce` in all; then the folder is counted. After `recount` without a count it is counted
     anyway, but not during its debounce: what is half written is not seen because something happened elsewhere.
 
     One poll reads all folders. When it fails, `failed` is called with the number of failures in a row and what
     went wrong, and the next poll is `recount` seconds later, whatever changes; after the third,
     BacklogUnreadable is raised. `list_items` fails with StorageError, anything else is a bug.
     """
-    polls = _Polls(list_items, recount)
+    polls = _Polls(list_items, intervals.recount)
     async with AsyncExitStack() as stack:
         for path in folders:
-            folder = _Folder(path, debounce, longest, polls.reconsider)
+            folder = _Folder(path, intervals, polls.reconsider)
             folder.notices = await stack.enter_async_context(open_notices(path, folder.changed))
             polls.folders.append(folder)
         while True:
@@ -82,13 +81,12 @@ class _Folder:
 
     notices: notices.Notices
 
-    def __init__(self, path: Path, debounce: float, longest: float, begins: Callable[[], None]) -> None:
+    def __init__(self, path: Path, intervals: WatchIntervals, begins: Callable[[], None]) -> None:
         self.path = path
         self.ends = math.inf
         """When its debounce ends; infinite: there is none."""
         self.counted: Counted | None = None
-        self._debounce = debounce
-        self._longest = longest
+        self._intervals = intervals
         self._last_end = math.inf
         self._begins = begins
 
@@ -96,8 +94,8 @@ class _Folder:
         now = trio.current_time()
         begins = self.ends == math.inf
         if begins:
-            self._last_end = now + self._longest
-        self.ends = min(now + self._debounce, self._last_end)
+            self._last_end = now + self._intervals.longest_debounce
+        self.ends = min(now + self._intervals.debounce, self._last_end)
         if begins:
             self._begins()
 

@@ -24,13 +24,8 @@ from cuggino.events import (
 from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, stored
 from cuggino.loop.turn import sleep_until
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.ledger import Ledger
-
-RETRIES = (30.0, 60.0)
-"""Seconds until a failed item is tried again; after the last of these it is set aside."""
-
-PROVIDER_PAUSES = (30.0, 60.0, 120.0, 240.0, 300.0)
-"""Seconds to wait for a provider that is down; the last one again and again."""
 
 _PROVIDER = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSessionErrorKind.USAGE_LIMIT)
 
@@ -48,7 +43,14 @@ Process: TypeAlias = Callable[[LoopContext, Ledger, str, Callable[[str | None], 
 """Who works on an item: `process`, or another with the same promises."""
 
 
-async def process(context: LoopContext, ledger: Ledger, name: str, sender: Callable[[str | None], Send]) -> Result:
+async def process(
+    context: LoopContext,
+    ledger: Ledger,
+    name: str,
+    sender: Callable[[str | None], Send],
+    *,
+    intervals: WatchIntervals = WatchIntervals(),  # noqa: B008 - frozen
+) -> Result:
     """Have the loop work on the item of this name; returns what became of it.
 
     Waits for a provider that is down, and after a failure, by `context.sleep`: what that raises comes out of
@@ -64,11 +66,11 @@ async def process(context: LoopContext, ledger: Ledger, name: str, sender: Calla
         return await block(ledger, item, item.reason, send)
     session = session_for(context, item)
     try:
-        last = await run_through(context, session, sender)
+        last = await run_through(context, session, sender, intervals)
     except LoopError as error:
         if error.kind is LlmSessionErrorKind.SETUP:
             return Result.CANNOT_WORK
-        return await failed(context, ledger, item, error, send)
+        return await failed(context, ledger, item, error, send, intervals)
     if isinstance(last, LoopLimitReached):
         return await block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
     ledger.forget(name)
@@ -87,10 +89,10 @@ def session_for(context: LoopContext, item: Item) -> Session:
 
 
 async def run_through(
-    context: LoopContext, session: Session, sender: Callable[[str | None], Send]
+    context: LoopContext, session: Session, sender: Callable[[str | None], Send], intervals: WatchIntervals
 ) -> LoopTerminalEvent:
     """The loop, gone on with for as long as only the provider is to blame."""
-    outages = 0
+    outages, pauses = 0, intervals.provider_pauses
     while True:
         send = sender(session.id)
         before = session.state.course
@@ -101,7 +103,7 @@ async def run_through(
                 raise
             if session.state.course != before:
                 outages = 0
-            pause = PROVIDER_PAUSES[min(outages, len(PROVIDER_PAUSES) - 1)]
+            pause = pauses[min(outages, len(pauses) - 1)]
             outages += 1
             until = context.now() + timedelta(seconds=pause)
             await send(AgentWaiting(iteration=session.state.course.iteration, until=until, reason=error.message))
@@ -127,9 +129,12 @@ async def _leave(context: LoopContext, session: Session, item: Item, last: LoopT
     return Result.KEPT
 
 
-async def failed(context: LoopContext, ledger: Ledger, item: Item, error: LoopError, send: Send) -> Result:
+async def failed(
+    context: LoopContext, ledger: Ledger, item: Item, error: LoopError, send: Send, intervals: WatchIntervals
+) -> Result:
     attempt = ledger.failed(item.name, item.digest)
-    retry_in = RETRIES[attempt - 1] if attempt <= len(RETRIES) else None
+    retries = intervals.item_retries
+    retry_in = retries[attempt - 1] if attempt <= len(retries) else None
     await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))
     if retry_in is None:
         return await block(ledger, item, f"it failed {attempt} times: {error.message}", send)

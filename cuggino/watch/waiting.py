@@ -13,9 +13,6 @@ from cuggino.events import Send, WatchIdle, WatchLoopEvent, WatchPollFailed
 from cuggino.watch.counting import BacklogUnreadable, Counted
 from cuggino.watch.course import Action, Known, Wait
 
-IDLE_REPORTS = 300.0
-"""Seconds between two WatchIdle."""
-
 T = TypeVar("T")
 
 Counting = Callable[[AsyncValue[tuple[Counted, ...] | None], Callable[[int, str], Awaitable[None]]], Awaitable[None]]
@@ -37,12 +34,14 @@ class Waiting:
         decide: Callable[[Known], Action],
         beside: Callable[[], Awaitable[None]] | None,
         send: Send,
+        idle_report: float,
     ) -> None:
         self._count = count
         self._know = know
         self._decide = decide
         self._beside = beside
         self._send = send
+        self._idle_report = idle_report
         self._counts: AsyncValue[tuple[Counted, ...] | None] = AsyncValue(None)
         self._known: Known | None = None
         self._told: type[WatchLoopEvent] | None = None
@@ -88,7 +87,7 @@ class Waiting:
             phase.start_soon(self._report)
 
     async def _report(self) -> None:
-        async with aclosing(_closable(periodic(IDLE_REPORTS))) as times:
+        async with aclosing(_closable(periodic(self._idle_report))) as times:
             async for elapsed, _ in times:
                 blocked = None if self._known is None else self._known.untakeable
                 await self._send(WatchIdle(wait_seconds=round(elapsed), blocked=blocked))

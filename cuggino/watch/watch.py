@@ -40,6 +40,7 @@ from cuggino.watch.course import (
     after_validation,
     decide,
 )
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.item import Process, Result, process
 from cuggino.watch.ledger import Ledger
 from cuggino.watch.waiting import Counting, Waiting
@@ -70,6 +71,7 @@ async def run_watch(
     count: Counting | None = None,
     places: int = 1,
     process: Process = process,
+    intervals: WatchIntervals = WatchIntervals(),  # noqa: B008 - frozen
 ) -> int:
     """Work through the backlog until it is stopped; returns the exit code. WatchEnded is the last event, always.
 
@@ -78,7 +80,17 @@ async def run_watch(
     did not tell. `count` stands in for the watching of the two folders. `places` is how many items are worked on
     at a time, each by `process`: with more than one it must not work in the person's own tree.
     """
-    watch = _Watch(context, shutdown, sender, process, places=places, every=every, until_idle=until_idle, count=count)
+    watch = _Watch(
+        context,
+        shutdown,
+        sender,
+        process,
+        places=places,
+        every=every,
+        until_idle=until_idle,
+        count=count,
+        intervals=intervals,
+    )
     send = sender(None)
     end = End("setup-failed", 1)  # if something raises that is no cancellation
     with watch.answering_presses():
@@ -107,6 +119,7 @@ class _Watch:
         every: int,
         until_idle: bool,
         count: Counting | None,
+        intervals: WatchIntervals,
     ) -> None:
         project, config = context.project, context.config
         self.completed = 0
@@ -124,7 +137,8 @@ class _Watch:
         self._sender = sender
         self._send = sender(None)
         self._ledger = Ledger(project)
-        self._count = count or partial(watch_file_counts, (project.spec_issues, project.backlog))
+        self._intervals = intervals
+        self._count = count or partial(watch_file_counts, (project.spec_issues, project.backlog), intervals=intervals)
         self._command = config.validate_command or config.check_command
         self._process = process
         self._standing = Standing(
@@ -175,6 +189,7 @@ class _Watch:
             decide=self._decide,
             beside=self._audit if self._context.config.audit else None,
             send=self._send,
+            idle_report=self._intervals.idle_report,
         )
         with self._shutdown.until_drain(), trio.CancelScope() as self._waiting:
             action = await waiting.run()

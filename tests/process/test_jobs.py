@@ -201,7 +201,7 @@ async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: P
     house.item("1.md", "sed -i s/second/one/ list.txt\n")
     (house.root / "list.txt").write_text("mine\n")
     with trio.fail_after(60):
-        async with house.watching("--jobs", "2", in_the_way=0.2) as watch:
+        async with house.watching("--jobs", "2", merge_retry=0.2) as watch:
             while not any("1.md waits" in getattr(event, "text", "") for event in watch.events):
                 await watch.until_more()
             assert (house.root / "list.txt").read_text() == "mine\n"

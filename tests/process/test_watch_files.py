@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 from trio_util import AsyncValue
 from watchdog.events import FileCreatedEvent
 from watchdog.observers import Observer
@@ -26,10 +27,11 @@ from watchdog.utils import BaseThread
 
 from cuggino.watch import notices
 from cuggino.watch.counting import BacklogUnreadable, Counted, watch_file_counts
+from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.notices import Notices, open_notices
 
-NEVER = 3600.0
 DEBOUNCE = 0.15
+SHORT = WatchIntervals(debounce=DEBOUNCE, longest_debounce=10.0, recount=3600.0)
 
 
 @pytest.fixture
@@ -66,9 +68,7 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(
-    folder: Path, *, debounce: float = DEBOUNCE, longest: float = 10.0, recount: float = NEVER
-) -> AsyncIterator[Watch]:
+async def watching(folder: Path, **intervals: float) -> AsyncIterator[Watch]:
     """Watch a folder for the length of the block, which begins with the first number. Afterwards nothing is left."""
     watch = Watch(folder)
     before = open_files()
@@ -76,9 +76,7 @@ async def watching(
         async with trio.open_nursery() as nursery:
 
             async def run() -> None:
-                await watch_file_counts(
-                    [folder], watch.counts, watch.fail, debounce=debounce, longest=longest, recount=recount
-                )
+                await watch_file_counts([folder], watch.counts, watch.fail, intervals=replace(SHORT, **intervals))
 
             nursery.start_soon(run)
             await watch.counts.wait_value(lambda value: value is not None)
@@ -171,7 +169,7 @@ async def test_a_link_to_a_folder_is_watched_as_that_folder(folder: Path, tmp_pa
 
 async def test_the_real_intervals_at_a_hundred_and_twentieth(folder: Path) -> None:
     """A file a moment for longer than the longest debounce: it is counted once meanwhile, and then after the last."""
-    async with watching(folder, debounce=0.25, longest=2.5, recount=0.5) as watch:
+    async with watching(folder, debounce=0.25, longest_debounce=2.5, recount=0.5) as watch:
         began = trio.current_time()
         await watch.looks(1)
         assert 0.4 < trio.current_time() - began < 1.5  # without a change: the recount
