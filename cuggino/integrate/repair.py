@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions, Backend
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import repair as repair_prompt
@@ -18,7 +19,6 @@ from cuggino.errors import LlmSessionError
 from cuggino.events import Send, SystemMessage
 from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.integrate.merge import RepairRequest
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.manifest import Permits
 from cuggino.project import STATE_NAME, uuid7
 from cuggino.roles import Role

@@ -36,9 +36,9 @@ from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
 from cuggino.integrate.repair import Repairer
 from cuggino.loop.command import ShellCommands
+from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Outcome
-from cuggino.loop.loop import LoopContext
-from cuggino.loop.session import stored
+from cuggino.loop.session import all_sessions
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
 from cuggino.project import Project, write_whole
@@ -135,7 +135,7 @@ class Apart:
                 issue = place.project.spec_issues / last.filename
                 write_whole(self._project.spec_issues / last.filename, issue.read_bytes())
                 self._end_sessions(place.project)
-                ledger.forget(item.name)
+                ledger.clear(item.name)
                 await send(WatchItemNotRemoved(filename=item.name, reason="spec-issue"))
                 return Result.KEPT
             settled = await settle(sandbox, self._permits, item.name)
@@ -200,7 +200,7 @@ class Apart:
 
     async def _loop(self, place: LoopContext, item: Item, sender: Callable[[str | None], Send]) -> LoopTerminalEvent:
         """The item's loop, to its end; one that has ended in approval before a crash is not run again."""
-        for session in stored(place.project):
+        for session in all_sessions(place.project):
             ended = session.state.ended
             if ended is not None and ended.outcome is Outcome.APPROVED and session.state.backlog_hash == item.digest:
                 return LoopApproved(iteration=session.state.course.iteration)
@@ -210,7 +210,7 @@ class Apart:
         return await run_through(place, session_for(place, item), sender, self._intervals)
 
     def _end_sessions(self, project: Project) -> None:
-        for session in stored(project):
+        for session in all_sessions(project):
             session.delete()
 
     # ---- the way home
@@ -232,7 +232,7 @@ class Apart:
         if settled.left_out:
             names = ", ".join(settled.left_out)
             await send(SystemMessage(text=f"{item.name}: not brought home, as it may not be changed: {names}"))
-        ledger.forget(item.name)
+        ledger.clear(item.name)
         return await self._leave(sandbox, item, home, send, keeps_folder=bool(settled.left_out))
 
     async def _integration(

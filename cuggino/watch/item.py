@@ -21,8 +21,9 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
-from cuggino.loop.loop import LoopContext, run_loop
-from cuggino.loop.session import Session, stored
+from cuggino.loop.context import LoopContext
+from cuggino.loop.loop import run_loop
+from cuggino.loop.session import Session, all_sessions
 from cuggino.loop.turn import sleep_until
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.ledger import Ledger
@@ -73,13 +74,13 @@ async def process(
         return await failed(context, ledger, item, error, send, intervals)
     if isinstance(last, LoopLimitReached):
         return await block(ledger, item, f"its loop has reached {last.limit} ({last.value:g})", send)
-    ledger.forget(name)
+    ledger.clear(name)
     return await _leave(context, session, item, last, send)
 
 
 def session_for(context: LoopContext, item: Item) -> Session:
     """The item's unfinished session if it is about this content, else a new one. Older ones of the item go."""
-    for session in stored(context.project):
+    for session in all_sessions(context.project):
         if session.state.backlog_file == item.name and session.state.ended is None:
             if session.state.backlog_hash == item.digest:
                 return session
@@ -132,7 +133,7 @@ async def _leave(context: LoopContext, session: Session, item: Item, last: LoopT
 async def failed(
     context: LoopContext, ledger: Ledger, item: Item, error: LoopError, send: Send, intervals: WatchIntervals
 ) -> Result:
-    attempt = ledger.failed(item.name, item.digest)
+    attempt = ledger.record_failure(item.name, item.digest)
     retries = intervals.item_retries
     retry_in = retries[attempt - 1] if attempt <= len(retries) else None
     await send(WatchItemFailed(filename=item.name, message=error.message, attempt=attempt, retry_in=retry_in))

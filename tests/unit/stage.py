@@ -19,7 +19,7 @@ from cuggino.config import Config
 from cuggino.errors import GitError
 from cuggino.events import AgentMessage, Event, LlmTerminalMarkerEvent, Send
 from cuggino.loop.command import CommandResult
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.project import Project
 from cuggino.roles import Role
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from cuggino.process.follow import CHUNK, LAST_DELAY, Following, Lines
+from cuggino.process.follow import CHUNK, LAST_DELAY, Follower, LineSplitter
 
 
 def fed(chunks: list[bytes]) -> tuple[list[bytes], bytes]:
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for chunk in chunks for line in lines.feed(chunk)]
     return found, lines.rest()
 
@@ -78,7 +78,7 @@ class Written:
         self.times.append(trio.current_time())
 
     async def follow(self) -> None:
-        await Following(self.path).until(self.gone, self.feed)
+        await Follower(self.path).until(self.gone, self.feed)
 
     @property
     def content(self) -> bytes:
@@ -182,7 +182,7 @@ async def test_who_writes_on_after_the_end_keeps_nobody_busy(written: Written) -
         await written.feed(chunk)
         written.append(b"y" * CHUNK)
 
-    await Following(written.path).until(written.gone, feed_and_extend)
+    await Follower(written.path).until(written.gone, feed_and_extend)
     assert written.content == b"x" * size
 
 
@@ -196,7 +196,7 @@ async def test_who_writes_without_end_is_cut_when_gone_is_set(written: Written) 
             written.gone.set()
 
     with trio.fail_after(5):
-        await Following(written.path).until(written.gone, feed_and_extend)
+        await Follower(written.path).until(written.gone, feed_and_extend)
     assert len(written.content) == 10 * CHUNK + 1
 
 

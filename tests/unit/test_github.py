@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuggino.github import Answer, Slug, parse, rate_limit, slug_of, words
+from cuggino.git.remotes import Slug, parse_remote_url
+from cuggino.github import Response, error_message, parse_response, rate_limit
 
 
 @pytest.mark.parametrize(
@@ -34,24 +35,24 @@ from cuggino.github import Answer, Slug, parse, rate_limit, slug_of, words
     ],
 )
 def test_the_repository_of_a_url(url: str, slug: Slug | None) -> None:
-    assert slug_of(url) == slug
+    assert parse_remote_url(url) == slug
 
 
 def test_an_answer_of_http_2() -> None:
     printed = b"HTTP/2.0 200 OK\nContent-Type: application/json\r\nX-Ratelimit-Remaining: 12\r\n\r\n{}\r\n\r\n"
     headers = {"content-type": "application/json", "x-ratelimit-remaining": "12"}
-    assert parse(printed) == Answer(200, headers, b"{}\r\n\r\n")
+    assert parse_response(printed) == Response(200, headers, b"{}\r\n\r\n")
 
 
 @pytest.mark.parametrize("printed", [b"", b"HTTP/1.1 200", b"gh: no\nHTTP/1.1 200 OK\n\r\n", b"{}"])
 def test_no_line_of_http_is_no_answer(printed: bytes) -> None:
-    assert parse(printed) is None
+    assert parse_response(printed) is None
 
 
 @given(st.binary(), st.sampled_from([200, 403, 422, 429, 502]))
 def test_any_body_can_be_asked_what_it_means(body: bytes, status: int) -> None:
-    answer = Answer(status, {}, body)
-    assert words(answer).endswith(f"HTTP {status}") or words(answer).endswith(f"(HTTP {status})")
+    answer = Response(status, {}, body)
+    assert error_message(answer).endswith(f"HTTP {status}") or error_message(answer).endswith(f"(HTTP {status})")
     assert rate_limit(answer, 0) == (60 if status == 429 else None)
 
 
@@ -70,7 +71,7 @@ def test_any_body_can_be_asked_what_it_means(body: bytes, status: int) -> None:
     ],
 )
 def test_how_long_a_limit_holds(status: int, headers: dict[str, str], body: bytes, seconds: float | None) -> None:
-    assert rate_limit(Answer(status, headers, body), 1000) == seconds
+    assert rate_limit(Response(status, headers, body), 1000) == seconds
 
 
 @pytest.mark.parametrize(
@@ -82,4 +83,4 @@ def test_how_long_a_limit_holds(status: int, headers: dict[str, str], body: byte
     ],
 )
 def test_what_a_refusal_says(body: bytes, said: str) -> None:
-    assert words(Answer(422, {}, body)) == said
+    assert error_message(Response(422, {}, body)) == said

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from cuggino.events import Approved, Done, LlmTerminalMarkerEvent, PlanComplete, Progress, RequestChanges, SpecIssue
-from cuggino.loop.course import Course, Ended, Outcome, Report, Step, advance
+from cuggino.loop.course import Course, Ended, Outcome, Step, StepReport, advance
 
 
 def go(
     course: Course, marker: LlmTerminalMarkerEvent | None = None, *, changed: bool = True, tasks: int = 50
 ) -> Course:
-    following = advance(course, Report(marker=marker, changed=changed), max_iterations=3, max_tasks=tasks)
+    following = advance(course, StepReport(marker=marker, changed=changed), max_iterations=3, max_tasks=tasks)
     assert isinstance(following, Course)
     return following
 
 
 def end(course: Course, marker: LlmTerminalMarkerEvent | None = None, *, tasks: int = 50) -> Ended:
-    following = advance(course, Report(marker=marker), max_iterations=3, max_tasks=tasks)
+    following = advance(course, StepReport(marker=marker), max_iterations=3, max_tasks=tasks)
     assert isinstance(following, Ended)
     return following
 
@@ -101,4 +101,4 @@ def test_a_new_plan_forgets_the_old_ones_tasks() -> None:
 
 def test_a_marker_that_the_step_cannot_end_with_is_a_bug_and_says_so() -> None:
     with pytest.raises(ValueError, match="Approved"):
-        advance(Course(), Report(marker=Approved(content="")), max_iterations=1, max_tasks=1)
+        advance(Course(), StepReport(marker=Approved(content="")), max_iterations=1, max_tasks=1)

@@ -39,7 +39,7 @@ from cuggino.events import (
     UsageReport,
 )
 from cuggino.loop.loop import run_loop
-from cuggino.loop.session import Session, SessionState, find
+from cuggino.loop.session import Session, SessionState, find_session
 from cuggino.roles import Role
 from tests.unit.stage import START, Stage, Troupe, plans, says
 
@@ -468,7 +468,7 @@ async def test_an_interrupted_session_goes_on_with_the_step_that_was_interrupted
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]), FULL)
     await interrupt_in(stage, session_of(stage, "go on"), role)
     assert stage.commands.left_running == 0
-    again = find(stage.project)
+    again = find_session(stage.project)
     assert again.state.focus == "go on"
     stage.events.clear()
     assert isinstance(await run_loop(stage.context, again, stage.send), LoopApproved)
@@ -486,7 +486,7 @@ async def test_going_on_sets_up_again_since_what_setup_left_running_is_gone(
     stage = Stage(tmp_path, Troupe(planner=[PLAN], implementer=[DONE], reviewer=[APPROVE]), FULL)
     await interrupt_in(stage, session_of(stage), Role.IMPLEMENTER)
     stage.commands.run_commands.clear()
-    await run_loop(stage.context, find(stage.project), stage.send)
+    await run_loop(stage.context, find_session(stage.project), stage.send)
     assert stage.commands.run_commands == ["setup", "check"]
 
 
@@ -500,7 +500,7 @@ async def test_time_and_cost_go_on_counting_over_an_interruption(tmp_path: Path,
     session = session_of(stage)
     with trio.move_on_after(60):
         await run_loop(stage.context, session, stage.send)
-    again = find(stage.project)
+    again = find_session(stage.project)
     assert (again.state.elapsed, again.state.cost_usd) == (60, 1.0)
 
 

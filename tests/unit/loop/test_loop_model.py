@@ -28,7 +28,7 @@ from cuggino.events import (
     ToolCall,
 )
 from cuggino.loop.loop import run_loop
-from cuggino.loop.session import Session, find
+from cuggino.loop.session import Session, find_session
 from cuggino.roles import Role
 from tests.unit.stage import START, Performance, Stage, Troupe, plans, says
 
@@ -188,7 +188,7 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
             with suppress(LoopError):
                 await run_loop(stage.context, session, stage.send)
             break
-        session = find(stage.project)
+        session = find_session(stage.project)
     if session.state.ended is not None:
         session.delete()
     return stage.names[-1], troupe.roles, len(stage.git.commits), stage.wip

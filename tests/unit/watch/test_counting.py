@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from trio_util import AsyncValue
 
 from cuggino.errors import StorageError
-from cuggino.watch.counting import BacklogUnreadable, Counted, watch_file_counts
+from cuggino.watch.counting import BacklogUnreadable, FolderListing, watch_file_counts
 from cuggino.watch.notices import Notices
 
 BACKLOG = Path("backlog")
@@ -69,20 +69,20 @@ class Folders:
 
     async def watch(self, *folders: Path) -> None:
         """Watch them, and record each value that comes."""
-        counts: AsyncValue[tuple[Counted, ...] | None] = AsyncValue(None)
+        counts: AsyncValue[tuple[FolderListing, ...] | None] = AsyncValue(None)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._record, counts)
             await watch_file_counts(
                 folders, counts, self.fail, open_notices=self.open_notices, list_items=self.list_items
             )
 
-    async def _record(self, counts: AsyncValue[tuple[Counted, ...] | None]) -> None:
-        latest: tuple[Counted, ...] | None = None
+    async def _record(self, counts: AsyncValue[tuple[FolderListing, ...] | None]) -> None:
+        latest: tuple[FolderListing, ...] | None = None
         while True:
             latest = await counts.wait_value(partial(differs, latest))
             assert latest is not None
             numbers = tuple(len(counted.names) for counted in latest)
-            self.seen.append((self.now(), numbers, tuple(counted.look for counted in latest)))
+            self.seen.append((self.now(), numbers, tuple(counted.version for counted in latest)))
 
     @property
     def numbers(self) -> list[tuple[float, int]]:

@@ -22,7 +22,7 @@ from cuggino.events import (
     WatchStopping,
     WatchValidationStarted,
 )
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.watch.item import Result
 from cuggino.watch.ledger import Ledger
 from cuggino.watch.watch import run_watch

@@ -29,7 +29,7 @@ from cuggino.events import (
     WatchTbdItemFound,
 )
 from cuggino.roles import Role
-from cuggino.watch.ledger import State
+from cuggino.watch.ledger import LedgerState
 from cuggino.watch.watch import run_watch
 from tests.unit.watch.world import World
 
@@ -204,7 +204,7 @@ async def test_a_failed_item_is_tried_again_after_30_and_60_seconds_then_set_asi
     ]
     failed = [event.retry_in for _, event in world.log if isinstance(event, WatchItemFailed)]
     assert failed == [30, 60, None]
-    state = msgspec.json.decode(world.project.state_file.read_bytes(), type=State)
+    state = msgspec.json.decode(world.project.state_file.read_bytes(), type=LedgerState)
     assert state.items["a.md"].attempts == 3
 
 
@@ -275,7 +275,7 @@ async def test_an_agent_that_cannot_be_set_up_ends_the_watch_and_blames_no_item(
     world.endings["a.md"] = ["setup"]
     assert await play(world) == 1
     assert world.story == ["0 WatchProcessingItem a.md", "10 WatchEnded setup-failed 0 1"]
-    assert msgspec.json.decode(world.project.state_file.read_bytes(), type=State).items == {}
+    assert msgspec.json.decode(world.project.state_file.read_bytes(), type=LedgerState).items == {}
 
 
 async def test_an_outage_of_an_hour_blames_no_item_and_work_goes_on_where_it_stopped(

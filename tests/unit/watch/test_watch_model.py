@@ -21,7 +21,7 @@ from trio_util import AsyncValue
 from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
 from cuggino.items import list_items
-from cuggino.watch.counting import Counted
+from cuggino.watch.counting import FolderListing
 from cuggino.watch.watch import run_watch
 from tests.unit.watch.world import PLANNING, World, tell
 
@@ -241,11 +241,11 @@ class SeenAtOnce:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._counts: AsyncValue[tuple[Counted, ...] | None] | None = None
+        self._counts: AsyncValue[tuple[FolderListing, ...] | None] | None = None
         self._look = 0
 
     async def count(
-        self, counts: AsyncValue[tuple[Counted, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
     ) -> None:
         del failed
         self._counts = counts
@@ -260,7 +260,7 @@ class SeenAtOnce:
             self._look += 1
             project = self._world.project
             self._counts.value = tuple(
-                Counted(self._look, list_items(folder)) for folder in (project.spec_issues, project.backlog)
+                FolderListing(self._look, list_items(folder)) for folder in (project.spec_issues, project.backlog)
             )
 
 

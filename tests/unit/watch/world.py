@@ -27,7 +27,7 @@ from cuggino.events import (
 )
 from cuggino.roles import Role
 from cuggino.signals import Shutdown
-from cuggino.watch.counting import Counted, watch_file_counts
+from cuggino.watch.counting import FolderListing, watch_file_counts
 from cuggino.watch.watch import run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
 
@@ -114,7 +114,7 @@ class World(Stage):
         return send
 
     async def count(
-        self, counts: AsyncValue[tuple[Counted, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
     ) -> None:
         folders = (self.project.spec_issues, self.project.backlog)
         await watch_file_counts(folders, counts, failed, open_notices=self._notices, list_items=self._list)
