@@ -195,7 +195,7 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
 
 
 @given(parts)
-def test_the_loop_does_what_the_model_does(parts: dict[Role, list[str]]) -> None:
+def test_the_loop_behaves_like_the_model(parts: dict[Role, list[str]]) -> None:
     model = Model(parts)
     outcome = model.run()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What the watch does next, without any watch."""
+"""What a watch does next, as a pure function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ISSUE = WatchSnapshot(spec_issues=1, ready=("a", "b"), blocked=1)
 
 
 @pytest.mark.parametrize(
-    ("known", "action"),
+    ("snapshot", "action"),
     [
         (None, Recount()),
         (NOTHING, Wait(WatchBacklogWaiting())),
@@ -34,13 +34,13 @@ ISSUE = WatchSnapshot(spec_issues=1, ready=("a", "b"), blocked=1)
     ],
 )
 def test_a_watch_takes_the_first_ready_item_unless_a_spec_issue_is_open(
-    known: WatchSnapshot | None, action: Action
+    snapshot: WatchSnapshot | None, action: Action
 ) -> None:
-    assert decide(WatchState(), known) == action
+    assert decide(WatchState(), snapshot) == action
 
 
 @pytest.mark.parametrize(
-    ("known", "code"),
+    ("snapshot", "code"),
     [
         (NOTHING, 0),
         (ISSUE, 4),
@@ -48,26 +48,26 @@ def test_a_watch_takes_the_first_ready_item_unless_a_spec_issue_is_open(
         (WatchSnapshot(spec_issues=1, ready=(), blocked=2), 4),
     ],
 )
-def test_until_idle_ends_where_another_watch_would_wait(known: WatchSnapshot, code: int) -> None:
-    assert decide(WatchState(until_idle=True), known) == End("idle", code)
+def test_until_idle_ends_instead_of_waiting(snapshot: WatchSnapshot, code: int) -> None:
+    assert decide(WatchState(until_idle=True), snapshot) == End("idle", code)
 
 
 def test_until_idle_does_not_end_while_something_is_ready() -> None:
     assert decide(WatchState(until_idle=True), READY) == Take("a")
 
 
-def test_items_that_cannot_be_taken_are_the_blocked_ones_and_behind_an_issue_all() -> None:
+def test_blocked_items_and_behind_a_spec_issue_all_are_not_ready() -> None:
     assert (NOTHING.not_ready, READY.not_ready, ISSUE.not_ready) == (0, 1, 3)
 
 
-def test_a_validation_comes_before_the_next_item_and_its_threshold_moves_past_the_count() -> None:
-    standing = WatchState(validates=True, finished=9)
-    assert decide(standing, READY) == Take("a")
-    standing = WatchState(validates=True, finished=12)  # three finished together
-    assert decide(standing, READY) == Validate()
-    standing = after_validation(standing, passed=True)
-    assert (standing.validated, standing.threshold) == (12, 20)
-    assert decide(standing, READY) == Take("a")
+def test_a_validation_precedes_the_next_item_and_moves_its_threshold() -> None:
+    state = WatchState(validates=True, finished=9)
+    assert decide(state, READY) == Take("a")
+    state = WatchState(validates=True, finished=12)  # three finished together
+    assert decide(state, READY) == Validate()
+    state = after_validation(state, passed=True)
+    assert (state.validated, state.threshold) == (12, 20)
+    assert decide(state, READY) == Take("a")
     assert decide(WatchState(validates=True, finished=19, validated=12, threshold=20), READY) == Take("a")
     assert decide(WatchState(validates=True, finished=20, validated=12, threshold=20), READY) == Validate()
 
@@ -77,18 +77,18 @@ def test_without_a_command_nothing_is_validated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "end"),
+    ("state", "end"),
     [
         (WatchState(draining=True, validates=True, finished=1), End("interrupted", 130)),
         (WatchState(failure="poll-failed", validates=True, finished=1), End("poll-failed", 3)),
         (WatchState(until_idle=True, validates=True, finished=1), End("idle", 0)),
     ],
 )
-def test_a_last_validation_runs_if_anything_was_finished_since_the_last_one(standing: WatchState, end: End) -> None:
-    assert decide(standing, NOTHING) == Validate()
-    assert decide(after_validation(standing, passed=True), NOTHING) == end
-    assert decide(after_validation(standing, passed=False), NOTHING) == End("validation-failed", 1)
+def test_a_last_validation_runs_if_an_item_was_finished_since_the_last_one(state: WatchState, end: End) -> None:
+    assert decide(state, NOTHING) == Validate()
+    assert decide(after_validation(state, passed=True), NOTHING) == end
+    assert decide(after_validation(state, passed=False), NOTHING) == End("validation-failed", 1)
 
 
-def test_an_agent_that_cannot_work_ends_the_watch_without_validation() -> None:
+def test_an_agent_that_cannot_be_set_up_ends_the_watch_without_validation() -> None:
     assert decide(WatchState(failure="setup-failed", validates=True, finished=3), READY) == End("setup-failed", 1)

@@ -1,4 +1,4 @@
-"""A watch on the virtual clock: real files, agents that play, and changes of folders that are told by hand."""
+"""A watch on the virtual clock, with real files, scripted agents, and change notices sent by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from cuggino.watch.watch import run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
 
 PLANNING = 10.0
-"""Seconds that each planner takes; nobody else takes any."""
+"""Seconds that each planner takes; other agents take none."""
 
 ENDINGS = {
     "fail": LlmSessionError("the request was refused", LlmSessionErrorKind.REFUSED),
@@ -41,8 +41,8 @@ ENDINGS = {
 }
 
 
-class Told:
-    """Notices of a folder that come by hand."""
+class ManualNotices:
+    """Notices of a folder, sent by hand."""
 
     watching = True
 
@@ -51,7 +51,7 @@ class Told:
 
 
 class World(Stage):
-    """A project under watch. `endings[name]` are how the planners of an item end, one after the other; then well."""
+    """A watched project. `endings[name]` lists how the planners of an item end, in order; afterwards they succeed."""
 
     def __init__(self, root: Path, config: Config | None = None) -> None:
         troupe = Troupe(
@@ -63,30 +63,30 @@ class World(Stage):
         super().__init__(root, troupe, config)
         self.shutdown = Shutdown(drains=True)
         self.endings: defaultdict[str, list[str]] = defaultdict(list)
-        self.audit: Callable[[Send], Awaitable[None]] = self._look_around
+        self.audit: Callable[[Send], Awaitable[None]] = self._quiet_audit
         self.unreadable: Callable[[], bool] = lambda: False
         self.log: list[tuple[float, Event]] = []
         self._changed: dict[Path, Callable[[], None]] = {}
 
-    # ---- what people do
+    # ---- people
 
     def put(self, name: str, text: str | bytes = "do it") -> None:
         path = self.project.backlog / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        self.told(self.project.backlog)
+        self.notify(self.project.backlog)
 
     def remove(self, name: str) -> None:
         (self.project.backlog / name).unlink()
-        self.told(self.project.backlog)
+        self.notify(self.project.backlog)
 
     def raise_issue(self, name: str = "by-hand.md") -> None:
         (self.project.spec_issues / name).write_text("unclear")
-        self.told(self.project.spec_issues)
+        self.notify(self.project.spec_issues)
 
     def clear_issues(self) -> None:
         for path in self.project.spec_issues.iterdir():
             path.unlink()
-        self.told(self.project.spec_issues)
+        self.notify(self.project.spec_issues)
 
     def escalate(self) -> None:
         """Ctrl+C."""
@@ -94,7 +94,7 @@ class World(Stage):
         if stage is not None and self.shutdown.tell is not None:
             trio.lowlevel.spawn_system_task(self.shutdown.tell, stage)
 
-    def told(self, folder: Path) -> None:
+    def notify(self, folder: Path) -> None:
         if folder in self._changed:
             self._changed[folder]()
 
@@ -125,10 +125,10 @@ class World(Stage):
         return items.list_items(folder)
 
     @asynccontextmanager
-    async def _notices(self, folder: Path, changed: Callable[[], None]) -> AsyncIterator[Told]:
+    async def _notices(self, folder: Path, changed: Callable[[], None]) -> AsyncIterator[ManualNotices]:
         self._changed[folder] = changed
         try:
-            yield Told()
+            yield ManualNotices()
         finally:
             del self._changed[folder]
 
@@ -151,15 +151,15 @@ class World(Stage):
         await self.audit(send)
         return AgentResult(exit_status=0)
 
-    async def _look_around(self, _send: Send) -> None:
+    async def _quiet_audit(self, _send: Send) -> None:
         await trio.sleep(100)
 
-    # ---- what was seen
+    # ---- results
 
     @property
     def story(self) -> list[str]:
         """The watch's own events with their times: `35 WatchProcessingItem a.md`."""
-        return [f"{time:g} {tell(event)}" for time, event in self.log if isinstance(event, WatchLoopEvent)]
+        return [f"{time:g} {describe(event)}" for time, event in self.log if isinstance(event, WatchLoopEvent)]
 
     @property
     def archived(self) -> list[str]:
@@ -169,8 +169,8 @@ class World(Stage):
         return [played.at for played in self.troupe.played if played.role is role]
 
 
-def tell(event: Event) -> str:
-    """An event in a few words."""
+def describe(event: Event) -> str:
+    """Describe an event in a few words."""
     shown = [type(event).__name__]
     for field in ("filename", "stage", "reason", "attempt", "wait_seconds", "blocked", "completed", "exit_code"):
         value = getattr(event, field, None)
