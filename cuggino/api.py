@@ -29,7 +29,7 @@ import trio
 
 from cuggino.errors import CugginoError, UsageError, leaves
 from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
-from cuggino.loop.session import Session, find
+from cuggino.loop.session import Session, find_session
 from cuggino.output.summary import Tally
 from cuggino.project import Project
 from cuggino.runtime import open_runtime
@@ -147,7 +147,7 @@ class LoopRun:
 
     def _session(self) -> Session:
         if self._focus is None:
-            return find(self._project, self._resume if isinstance(self._resume, str) else None)
+            return find_session(self._project, self._resume if isinstance(self._resume, str) else None)
         return Session.create(self._project, self._focus, review=self._review)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from cuggino.errors import LockedError, StorageError
-from cuggino.process.owner import start_time
+from cuggino.process.leftovers import start_time
 from cuggino.project import SPOILED, Project
 
 

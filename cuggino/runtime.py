@@ -38,13 +38,14 @@ from cuggino.events import (
 from cuggino.git import Git
 from cuggino.lock import Owner, lock, read_owner
 from cuggino.loop.command import ShellCommands
-from cuggino.loop.loop import LoopContext, run_loop
-from cuggino.loop.session import Session, finish, stored
+from cuggino.loop.context import LoopContext
+from cuggino.loop.loop import run_loop
+from cuggino.loop.session import Session, all_sessions, finish_session
 from cuggino.notify import GRACE, Offer, open_notifier
 from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
-from cuggino.process.sweep import sweep
+from cuggino.process.leftovers import sweep
 from cuggino.project import Project, living_log, prune_logs, uuid7
 from cuggino.roles import Role
 
@@ -132,7 +133,7 @@ class Runtime:
         self.unfinished = session
         last = await run_loop(self.context, session, self.sender(session.id))
         if session.state.ended is not None:
-            finish(self.context.project, session)
+            finish_session(self.context.project, session)
             self.unfinished = None
         return last
 
@@ -218,7 +219,9 @@ def _clear_up(project: Project) -> tuple[str, ...]:
 
     Returns the backlog items that it had finished and not archived.
     """
-    finished = [finish(project, session) for session in stored(project) if session.state.ended is not None]
+    finished = [
+        finish_session(project, session) for session in all_sessions(project) if session.state.ended is not None
+    ]
     for folder in (project.state_dir, project.spec_issues, project.tbd):
         for path in folder.glob(".*.tmp"):  # torn by a kill
             path.unlink(missing_ok=True)

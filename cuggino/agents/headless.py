@@ -33,7 +33,7 @@ from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
 from cuggino.markers import MarkerParser
 from cuggino.process.children import Child, Children, Command
-from cuggino.process.follow import Following, Lines
+from cuggino.process.follow import Follower, LineSplitter
 from cuggino.project import write_whole
 
 LAST_WORDS = 1.0
@@ -76,7 +76,7 @@ class HeadlessAgent:
         )
         decoder = self._backend.decoder(options)
         stream = _Stream(decoder, MarkerParser(options.role.markers), send)
-        output = Following(options.output)
+        output = Follower(options.output)
         child: Child | None = None
         try:
             try:
@@ -154,7 +154,7 @@ class _Stream:
         self._decoder = decoder
         self._parser = parser
         self._send = send
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._undecoded: deque[bytes] = deque()
         self._unsent: deque[Event] = deque()
         self._next_ping = 0.0

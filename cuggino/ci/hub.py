@@ -14,7 +14,8 @@ from cuggino.ci.logs import trimmed
 from cuggino.ci.ports import Limited, PollFailed, Refused
 from cuggino.ci.pull import Check, PullRequest
 from cuggino.errors import GitHubError
-from cuggino.github import Answer, GitHub, Slug, rate_limit, words
+from cuggino.git.remotes import Slug
+from cuggino.github import GitHub, Response, error_message, rate_limit
 
 T = TypeVar("T")
 
@@ -104,10 +105,10 @@ class GitHubHub:
             told = (output.title, output.summary, output.text)
             return f"{head}\n\n{trimmed(chr(10).join(part for part in told if part).encode())}"
         answer = await self._read(f"{self._slug.api}/actions/jobs/{check.id}/logs")
-        log = trimmed(answer.body) if answer.ok else f"GitHub has no log of it: {words(answer)}"
+        log = trimmed(answer.body) if answer.ok else f"GitHub has no log of it: {error_message(answer)}"
         return f"{head}\n\n{log}"
 
-    async def _read(self, path: str) -> Answer:
+    async def _read(self, path: str) -> Response:
         answer = await self._ask("GET", path)
         if answer is None or answer.status >= 500:
             raise Refused(self._why)
@@ -115,7 +116,7 @@ class GitHubHub:
 
     async def run_again(self, run: int) -> None:
         answer = await self._ask("POST", f"{self._slug.api}/actions/runs/{run}/rerun-failed-jobs")
-        if answer is None or not (answer.ok or "already running" in words(answer).lower()):
+        if answer is None or not (answer.ok or "already running" in error_message(answer).lower()):
             raise Refused(self._why)
 
     async def reply(self, comment: str, body: str) -> None:
@@ -124,14 +125,14 @@ class GitHubHub:
         if answer is None or not answer.ok:
             raise Refused(self._why)
 
-    async def _ask(self, method: str, path: str, body: object | None = None) -> Answer | None:
+    async def _ask(self, method: str, path: str, body: object | None = None) -> Response | None:
         """None: there was no answer. `_why` has the words of a refusal then, and of any other."""
         try:
             answer = await self._github.ask(method, path, body)
         except GitHubError as error:
             self._why = error.message
             return None
-        self._why = words(answer)
+        self._why = error_message(answer)
         if (seconds := rate_limit(answer, self._now())) is not None:
             raise Limited(seconds, self._why)
         if answer.status == 401:
@@ -141,7 +142,7 @@ class GitHubHub:
     _why = ""
 
 
-def _decoded(answer: Answer, kind: type[T]) -> T:
+def _decoded(answer: Response, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -193,7 +194,7 @@ async def pull_of_branch(github: GitHub, slug: Slug, branch: str) -> tuple[Slug,
     try:
         ref = msgspec.json.decode(answer.body, type=_Found).data.repository.ref
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise GitHubError(f"GitHub does not tell the pull requests of {branch}: {words(answer)}") from None
+        raise GitHubError(f"GitHub does not tell the pull requests of {branch}: {error_message(answer)}") from None
     found = ref.associated_pull_requests.nodes if ref is not None else []
     if len(found) != 1:
         numbers = ", ".join(f"#{node.number}" for node in found)

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from cuggino.ci.agents import SandboxedFixers
-from cuggino.ci.branch import GitBranch, Remotes
+from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Known, System, Trust, view
 from cuggino.ci.file import StateFile, hide
 from cuggino.ci.hub import GitHubHub, pull_of_branch
@@ -22,8 +22,9 @@ from cuggino.ci.watch import watch_pull
 from cuggino.config import load
 from cuggino.errors import GitHubError, UsageError
 from cuggino.foreground import in_foreground
+from cuggino.git.remotes import Remotes, Slug, find_origin, parse_remote_url
 from cuggino.git.run import SAFE, git_output, run_git
-from cuggino.github import GitHub, Slug, logged_in, origin, slug_of
+from cuggino.github import GitHub, is_logged_in
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
 from cuggino.runtime import Runtime
@@ -145,12 +146,12 @@ async def status(pr: _PR = None, /) -> int:
 
 async def _named(project: Project, pr: str | None) -> tuple[Slug, int, GitHub]:
     """Which pull request is meant, and who is asked about it. GitHubError, UsageError."""
-    here = await origin(project.root)
+    here = await find_origin(project.root)
     if here is None:
         raise GitHubError(
             f"{project.root} has no origin on GitHub.", advice="Add one: git remote add origin https://github.com/…"
         )
-    if not await logged_in(here, project.root):
+    if not await is_logged_in(here, project.root):
         raise GitHubError(f"gh is not logged in to {here.host}.", advice=f"Log in: gh auth login -h {here.host}")
     github = GitHub(project.root, host=here.host)
     if pr is None:
@@ -159,10 +160,10 @@ async def _named(project: Project, pr: str | None) -> tuple[Slug, int, GitHub]:
     if found := re.fullmatch(r"#?([1-9]\d{0,8})", pr):
         return here, int(found[1]), github
     found = re.fullmatch(r"(https?://.+/.+/.+)/pull/([1-9]\d{0,8})(?:[/?#].*)?", pr)
-    named = slug_of(found[1]) if found else None
+    named = parse_remote_url(found[1]) if found else None
     if found is None or named is None:
         raise UsageError(f"{pr!r} is no pull request.", advice="Give its number, or its address.")
-    if await Remotes(project.root).named(named) is None:
+    if await Remotes(project.root).find(named) is None:
         raise UsageError(f"No remote of {project.root} leads to {named}.", advice="Go to a clone of it.")
     return named, int(found[2]), GitHub(project.root, host=named.host)
 

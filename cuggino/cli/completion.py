@@ -69,9 +69,9 @@ def names_in(folder: Callable[[Project], Path]) -> Callable[[CompletionContext],
 
 def sessions(_context: CompletionContext) -> list[tuple[str, str]]:
     """The ids of the sessions that can be gone on with, newest first, each with its focus."""
-    from cuggino.loop.session import stored
+    from cuggino.loop.session import all_sessions
 
     with contextlib.suppress(OSError, CugginoError):
-        kept = [it for it in stored(Project.find(Path.cwd())) if it.state.ended is None]
+        kept = [it for it in all_sessions(Project.find(Path.cwd())) if it.state.ended is None]
         return [(it.id, it.state.focus) for it in reversed(kept)]
     return []

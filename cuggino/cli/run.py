@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cuggino.cli.completion import sessions
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
-from cuggino.loop.session import Session, find
+from cuggino.loop.session import Session, find_session
 from cuggino.project import Project
 from cuggino.runtime import Runtime
 from cuggino.signals import Shutdown
@@ -50,7 +50,7 @@ async def run(
 
     async def work(runtime: Runtime, _shutdown: Shutdown) -> int:
         if resume not in (None, False):
-            return await runtime.run(find(project, resume if isinstance(resume, str) and resume else None))
+            return await runtime.run(find_session(project, resume if isinstance(resume, str) and resume else None))
         return await runtime.run(Session.create(project, focus or "", review=words))
 
     return await in_foreground(project, "run", work, as_json=json)

@@ -1,4 +1,4 @@
-"""git, typed: what cuggino asks of it, and how it is run."""
+"""git: the operations that cuggino needs, how git is run, and remotes."""
 
 from cuggino.git.repository import DEFAULT_MESSAGE, Git
 from cuggino.git.run import git_environment, git_output, run_git

@@ -1,8 +1,8 @@
-"""One at a time in a repository, for what git itself does not queue: worktrees, fetches, its configuration, branches.
+"""A lock on a repository, for operations that git itself does not queue: worktrees, fetches, configuration, branches.
 
-Eight `git worktree add` at once make some of each other fail, and so do fetches and writes of the configuration. The
-lock is the kernel's (flock) on a file in the git directory that all worktrees share, so it holds between processes
-and ends with its process, however that ends.
+Of eight concurrent `git worktree add` some fail, and so do concurrent fetches and writes of the configuration. The lock
+is a kernel lock (flock) on a file in the git directory that all worktrees share, so it holds between processes and is
+released when its process ends, however that happens.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _queues: trio.lowlevel.RunVar[dict[str, trio.Lock]] = trio.lowlevel.RunVar("queu
 
 @asynccontextmanager
 async def repository_lock(common_dir: Path) -> AsyncIterator[None]:
-    """Hold the repository's lock for the block. Waits as long as it takes, and can be cancelled while it does.
+    """Hold the repository's lock in the block. Wait for it without a limit; the wait can be cancelled.
 
-    Not to be taken again inside the block. Tasks of one process get it in the order in which they asked.
+    The lock is not reentrant. Tasks of one process get it in the order in which they ask.
     """
     async with _queue(common_dir):
         path = common_dir / LOCK_NAME
@@ -43,7 +43,7 @@ async def repository_lock(common_dir: Path) -> AsyncIterator[None]:
 
 
 async def _flock(descriptor: int, path: Path) -> None:
-    """Asked for again and again: a thread that waits in flock could not be cancelled."""
+    """Poll for the lock, since a thread that waits in flock cannot be cancelled."""
     wait = _FIRST_WAIT
     while True:
         try:
@@ -58,7 +58,7 @@ async def _flock(descriptor: int, path: Path) -> None:
 
 
 def _queue(common_dir: Path) -> trio.Lock:
-    """The queue in this process: per run of the event loop, since a program may have one in each of several threads."""
+    """Return the queue of this event loop, since a program may run several in several threads."""
     try:
         queues = _queues.get()
     except LookupError:

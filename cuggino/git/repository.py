@@ -1,7 +1,7 @@
-"""What cuggino asks of git, in a project that may be a folder of a larger repository.
+"""The git operations of a loop, in a project that may be a directory of a larger repository.
 
-Everything is asked from the project root for what is below it. What git refuses becomes a GitError with
-git's own words. Reading leaves no trace in the repository: index, objects and refs stay byte for byte.
+Every operation is limited to what is below the project root. If git refuses, a GitError has git's own message. Reading
+does not change the repository: index, objects and refs stay the same byte for byte.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _FAST = ("-c", "core.looseCompression=0", "-c", "core.fsync=none", "-c", "core.s
 
 
 class Git:
-    """git at `root`, a project's. `scratch` is a folder for temporary files, 0700, which no commit includes.
+    """git at `root`, a project's root. `scratch` is a directory for temporary files (0700) that no commit includes.
 
-    `exclude` in the methods is what to leave out, with all below: relative to the root, or absolute.
-    Commits run hooks, which may start anything: `children` ends it with them. None: for repositories
-    without hooks to fear.
+    `exclude` in the methods lists paths to leave out with everything below them, relative to the root or absolute.
+    Commits run hooks, which may start anything; `children` ends that with them. None is for repositories whose hooks
+    are harmless.
     """
 
     def __init__(self, root: Path, children: Children | None, scratch: Path) -> None:
@@ -44,35 +44,35 @@ class Git:
         self._scratch = scratch
 
     async def is_repository(self) -> bool:
-        """Whether the root is in a working tree. Not where git is missing or refuses to look."""
+        """Check whether the root is in a working tree. False if git is missing or refuses to answer."""
         try:
             return await self._read("rev-parse", "--is-inside-work-tree") == b"true\n"
         except GitError:
             return False
 
     async def head(self) -> str | None:
-        """The full hash of the current commit; None where there is none."""
+        """Return the full hash of the current commit, or None if there is none."""
         try:
             return (await self._read("rev-parse", "--verify", "--quiet", "HEAD^{commit}")).decode().strip()
         except GitError:
             return None
 
     async def is_dirty(self, exclude: Sequence[Path]) -> bool:
-        """Whether a commit would include changes, untracked files too. Not where there is no repository."""
+        """Check whether a commit would include changes or untracked files. False without a repository."""
         if not await self.is_repository():
             return False
         arguments = ("--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
         return await self._read("status", *arguments, *self._paths(exclude)) != b""
 
     async def commit(self, message: str, *, exclude: Sequence[Path]) -> str | None:
-        """Stage and commit all changes: the new commit's full hash, or None if there is nothing to commit.
+        """Stage and commit all changes. Return the new commit's full hash, or None if there is nothing to commit.
 
-        What is staged elsewhere, or in what is excluded, stays staged and is not committed. Raises GitError
-        (a hook, no identity, a lock, no repository, a merge that is not finished); changes may be staged then.
+        Changes that are staged elsewhere, or in excluded paths, stay staged and are not committed. Raise GitError
+        (a hook, no identity, a lock, no repository, an unfinished merge); changes may be staged then.
         """
         paths = self._paths(exclude)
         if unmerged := await self._read("ls-files", "--unmerged", "-z"):
-            # staged, the conflict would count as resolved
+            # staging would mark the conflict as resolved
             names = sorted({entry.partition(b"\t")[2] for entry in unmerged.split(b"\0")[:-1]})
             raise GitError(f"There are unmerged files: {b', '.join(names).decode(errors='backslashreplace')}.")
         await self._checked(("add", "--all", *paths))
@@ -88,10 +88,10 @@ class Git:
         return await self.head()
 
     async def tree_fingerprint(self, exclude: Sequence[Path]) -> str:
-        """Changes when a file of the working tree that git does not ignore changes: its name, mode or content.
+        """Return a hash of the names, modes and contents of the files in the working tree that git does not ignore.
 
-        Committing alone does not change it. Within a submodule only its current commit counts. Where git
-        cannot tell, every file's name, size and time count instead.
+        A commit alone does not change it. In a submodule only its current commit counts. If git fails, use every
+        file's name, size and modification time instead.
         """
         try:
             return await self._index_fingerprint(self._paths(exclude))
@@ -100,9 +100,9 @@ class Git:
             return await trio.to_thread.run_sync(_walk_fingerprint, self._root, left_out, abandon_on_cancel=True)
 
     async def _index_fingerprint(self, paths: Sequence[str]) -> str:
-        """Everything staged, in a copy of the index, and with a folder of its own for new objects.
+        """Stage everything in a copy of the index, with a separate directory for new objects, and hash the result.
 
-        The copy keeps the index's time: git takes a file for unchanged only if it is older than its index.
+        The copy keeps the index's time, since git takes a file for unchanged only if it is older than the index.
         """
         places = (await self._read("rev-parse", "--git-path", "index", "--git-path", "objects")).partition(b"index\n")
         index = self._root / os.fsdecode(places[0] + b"index")
@@ -119,7 +119,7 @@ class Git:
                 "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
             }
             added = await self._run((*_NO_DAEMON, *_FAST, "add", "--all", "--ignore-errors", *paths), environment)
-            if added.returncode not in (0, 1):  # 1: single files that cannot be read are left as they were
+            if added.returncode not in (0, 1):  # 1: unreadable files, which stay as they were
                 raise refusal(added.returncode, added.stderr)
             entries = await self._read("ls-files", "--stage", "-z", *paths, environment=environment)
         return hashlib.sha256(entries).hexdigest()
@@ -146,7 +146,7 @@ class Git:
             output.unlink(missing_ok=True)
 
     async def _read(self, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
-        """What a command that only reads prints. GitError unless it succeeds."""
+        """Return the output of a command that only reads. Raise GitError if it fails."""
         return await self._checked((*_NO_DAEMON, *arguments), {"GIT_OPTIONAL_LOCKS": "0", **(environment or {})})
 
     async def _checked(
@@ -160,10 +160,10 @@ class Git:
         return await run_git(self._root, *arguments, environment=environment)
 
     def _paths(self, exclude: Sequence[Path]) -> list[str]:
-        """Arguments that limit a command to what is below the root and not excluded.
+        """Return arguments that limit a command to what is below the root and not excluded.
 
-        The names are written as patterns that begin with a bracket: `git add` refuses plain names of what is
-        ignored, even as something to leave out.
+        The names are patterns that start with a bracket: `git add` refuses plain names of ignored files, even as
+        exclusions.
         """
         patterns = []
         for path in self._below_root(exclude):
@@ -174,7 +174,7 @@ class Git:
         return ["--", ".", *patterns]
 
     def _below_root(self, exclude: Sequence[Path]) -> list[str]:
-        """What of `exclude`, and of where it leads as a link, is below the root: relative to it. The scratch, too."""
+        """Return excluded paths, their link targets and the scratch directory, where below the root, relative to it."""
         found = set()
         for path in (*exclude, self._scratch):
             here = self._root / path
@@ -186,7 +186,7 @@ class Git:
 
 
 def _walk_fingerprint(root: Path, left_out: set[str]) -> str:
-    """Of names, modes, sizes and times. What cannot be read, or goes meanwhile, counts as not there."""
+    """Hash names, modes, sizes, times. What cannot be read, or disappears meanwhile, does not count."""
     digest = hashlib.sha256()
     folders = [""]
     while folders:

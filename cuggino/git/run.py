@@ -1,7 +1,7 @@
-"""Running git: never asked for a password, never tied to another repository, its refusals as GitErrors.
+"""Run git so that it never asks for a password and is never tied to another repository; its refusals are GitErrors.
 
-Everywhere git is in a session of its own: the terminal's Ctrl+C is cuggino's to answer, which lets git end what it has
-begun for as long as the work goes on; and nothing that git starts can ask at the terminal.
+git always runs in a session of its own. So only cuggino reacts to the terminal's Ctrl+C, git can finish what it started
+while work continues, and nothing that git starts can ask a question at the terminal.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import trio
 
 from cuggino.errors import GitError
 
-# What ties git to another repository than the one at the project root (as in a hook of that one), and what
-# gives pathspecs another meaning than ours.
+# Variables that tie git to another repository than the one at the project root (as in a hook of that repository),
+# and variables that change the meaning of pathspecs.
 _NOT_INHERITED = frozenset(
     f"GIT_{name}"
     for name in (
@@ -24,21 +24,22 @@ _NOT_INHERITED = frozenset(
         *("NAMESPACE", "PREFIX", "LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS"),
     )
 )
-_WORDS_KEPT = 8000
+_LONGEST_MESSAGE = 8000
 
 SAFE = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false"),
     *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "protocol.ext.allow=never"),
 )
-"""For a tree that an agent has written: no hook runs, no daemon starts, nothing is tidied up on the side."""
+"""Options for a tree that an agent wrote: no hook runs, no daemon starts, no maintenance happens."""
 
 
 async def run_git(
     root: Path, *arguments: str, environment: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> CompletedProcess[bytes]:
-    """git in `root`, to its end, whatever its status. GitError only where it cannot be run.
+    """Run git in `root` to its end, whatever its status. Raise GitError only if it cannot be started.
 
-    `environment` is laid over cuggino's own, without what ties git to another repository. Cancelled, git is ended.
+    `environment` overrides cuggino's own, except for variables that tie git to another repository. When cancelled,
+    git is killed.
     """
     try:
         return await trio.run_process(
@@ -58,7 +59,7 @@ async def run_git(
 async def git_output(
     root: Path, *arguments: str, environment: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> bytes:
-    """What git prints. GitError, with git's own words, unless it succeeds."""
+    """Return what git prints. Raise GitError with git's own message if it fails."""
     done = await run_git(root, *arguments, environment=environment, stdin=stdin)
     if done.returncode != 0:
         raise refusal(done.returncode, done.stdout + done.stderr)
@@ -66,20 +67,23 @@ async def git_output(
 
 
 def git_environment() -> dict[str, str]:
+    """Return cuggino's environment without the variables that tie git to another repository."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return {**kept, "GIT_TERMINAL_PROMPT": "0"}
 
 
 def refusal(status: int, output: bytes) -> GitError:
-    words = output.decode(errors="backslashreplace").strip()
-    if len(words) > _WORDS_KEPT:
-        words = f"…{words[-_WORDS_KEPT:]}"
-    return GitError(words or f"git ended with status {status} and said nothing.")
+    """Return the error for a failed git command: its output, cut to the last 8000 characters."""
+    message = output.decode(errors="backslashreplace").strip()
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"…{message[-_LONGEST_MESSAGE:]}"
+    return GitError(message or f"git exited with status {status} and printed nothing.")
 
 
 def cannot_run(error: OSError, root: Path) -> GitError:
+    """Return the error for a git that could not be started."""
     if not root.is_dir():
-        return GitError(f"{root} is no folder any more.")
+        return GitError(f"The directory {root} no longer exists.")
     if isinstance(error, FileNotFoundError):
-        return GitError("There is no git on this machine.", advice="Install it (git-scm.com), or set commit to false.")
-    return GitError(f"git cannot be run: {error.strerror or error}.")
+        return GitError("git is not installed.", advice="Install it (git-scm.com), or set `commit` to false.")
+    return GitError(f"git cannot be started: {error.strerror or error}.")

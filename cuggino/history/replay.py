@@ -13,7 +13,7 @@ from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import choose, recall
 from cuggino.output.hub import Display
 from cuggino.output.terminal import open_display
-from cuggino.process.follow import Following, Lines
+from cuggino.process.follow import Follower, LineSplitter
 from cuggino.project import Project
 from cuggino.signals import Shutdown, handle_signals
 
@@ -69,7 +69,7 @@ async def _show(path: Path, session: str | None, display: Display, *, growing_in
 
     An event that this version does not know is not shown to people; programs get every line as it is.
     """
-    lines = Lines()
+    lines = LineSplitter()
     gone = trio.Event()
 
     async def feed(chunk: bytes) -> None:
@@ -79,7 +79,7 @@ async def _show(path: Path, session: str | None, display: Display, *, growing_in
             await display.show(known, b"".join(raw + b"\n" for raw in kept))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Following(path).until, gone, feed)
+        nursery.start_soon(Follower(path).until, gone, feed)
         while growing_in is not None and growing(growing_in, owner_of_lock(growing_in)) == path:  # noqa: ASYNC110
             await trio.sleep(LOOK)
         gone.set()

@@ -20,11 +20,11 @@ from cuggino.history.work import LOOP_PHASES, Following, Job, JobPhase, Work
 from cuggino.inbox.folder import Entry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
-from cuggino.loop.session import SessionState, load
+from cuggino.loop.session import SessionState, load_session
 from cuggino.output.summary import Tally
 from cuggino.project import SPOILED, Project
 from cuggino.sandbox import records
-from cuggino.watch.ledger import State
+from cuggino.watch.ledger import LedgerState
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -171,7 +171,7 @@ def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
         if path.name.startswith("."):
             continue
         try:
-            yield load(project, path).state
+            yield load_session(project, path).state
         except (StorageError, *SPOILED) as error:
             if path.exists():
                 problems.append(f"A session is passed over: {_spelled_out(str(error))}")
@@ -245,14 +245,14 @@ def _backlog(
         )
 
 
-def _troubles(project: Project, problems: list[str]) -> State:
+def _troubles(project: Project, problems: list[str]) -> LedgerState:
     try:
-        return msgspec.json.decode(project.state_file.read_bytes(), type=State)
+        return msgspec.json.decode(project.state_file.read_bytes(), type=LedgerState)
     except FileNotFoundError:
-        return State()
+        return LedgerState()
     except (OSError, *SPOILED) as error:
         problems.append(f"What failed before is not known: {project.state_file} cannot be read: {error}")
-        return State()
+        return LedgerState()
 
 
 def _papers(folder: Path, problems: list[str]) -> tuple[Paper, ...]:

@@ -14,7 +14,7 @@ from subprocess import CompletedProcess
 import trio
 
 from cuggino.errors import SandboxError
-from cuggino.git.run import SAFE, git_environment, git_output, run_git
+from cuggino.git.run import SAFE, git_output, run_git
 
 _LONGEST = 120.0
 """Seconds for a fast-forward, which is not broken off half way when cuggino is stopped."""
@@ -91,13 +91,5 @@ def _short(ref: bytes) -> str:
 async def _unstoppable(folder: Path, *arguments: str) -> CompletedProcess[bytes]:
     """git, to its end even when cuggino is cancelled meanwhile: a tree half moved is no tree."""
     with trio.move_on_after(_LONGEST, shield=True):
-        return await trio.run_process(
-            ["git", *arguments],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            cwd=folder,
-            env=git_environment(),
-            start_new_session=True,
-        )
+        return await run_git(folder, *arguments)
     raise SandboxError(f"git has not ended within {_LONGEST:.0f} s in {folder}.", advice="Look at its tree.")

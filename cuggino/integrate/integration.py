@@ -17,7 +17,8 @@ from cuggino.config import Integrate
 from cuggino.errors import GitError, SandboxError
 from cuggino.events import PRCreated, Send
 from cuggino.git.locked import repository_lock
-from cuggino.github import GitHub, Slug, logged_in, origin
+from cuggino.git.remotes import Slug, find_origin
+from cuggino.github import GitHub, is_logged_in
 from cuggino.integrate.advance import Advanced, advance, branch_tip
 from cuggino.integrate.checkout import finish, undo
 from cuggino.integrate.conflicts import Conflict
@@ -105,12 +106,12 @@ async def destination(sandbox: Sandbox, chosen: Integrate | None) -> tuple[Integ
     """
     if chosen in ("merge", "branch"):
         return chosen, "", None
-    slug = await origin(sandbox.repository)
+    slug = await find_origin(sandbox.repository)
     if slug is None:
         missing = "There is no origin on GitHub."
     elif sandbox.target is None:
         missing = "It began at no branch that a pull request could be for."
-    elif not await logged_in(slug, sandbox.repository):
+    elif not await is_logged_in(slug, sandbox.repository):
         missing = f"gh is not logged in to {slug.host}."
     else:
         return "pr", "", slug

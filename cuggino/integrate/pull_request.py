@@ -12,12 +12,11 @@ import msgspec
 import trio
 
 from cuggino.errors import GitHubError
-from cuggino.git.locked import repository_lock
-from cuggino.git.run import SAFE, git_output, refusal, run_git
-from cuggino.github import Answer, GitHub, Slug, rate_limit, words
+from cuggino.git.remotes import Remote, Slug
+from cuggino.git.run import SAFE, git_output, run_git
+from cuggino.github import GitHub, Response, error_message, rate_limit
 from cuggino.sandbox.sandbox import Sandbox
 
-_PLAIN = ("-c", "push.gpgSign=false", "-c", "push.followTags=false")
 _TRIES = 3
 _LONGEST_TITLE, _LONGEST_BODY = 256, 65_536
 """Characters, as GitHub takes them."""
@@ -49,38 +48,22 @@ async def remote_name(sandbox: Sandbox) -> str:
 
 
 async def fetch_base(sandbox: Sandbox, slug: Slug, branch: str) -> str | None:
-    """The newest commit of origin's branch, fetched; no ref of the person's moves. None: origin has no such branch."""
-    place = f"refs/cuggino/{sandbox.id}/base"
-    quiet = ("--quiet", "--no-tags", "--refmap=", "--no-write-fetch-head", "--no-recurse-submodules")
-    async with repository_lock(sandbox.common_dir):
-        refspec = f"+refs/heads/{branch}:{place}"
-        done = await run_git(
-            sandbox.repository, *SAFE, *_login(slug), "fetch", *quiet, "origin", refspec, environment={"LC_ALL": "C"}
-        )
-        if done.returncode != 0:
-            if b"couldn't find remote ref" in done.stderr:
-                return None
-            raise refusal(done.returncode, done.stdout + done.stderr)
-        commit = (await git_output(sandbox.repository, *SAFE, "rev-parse", place)).decode().strip()
-        await git_output(sandbox.repository, *SAFE, "update-ref", "-d", place)
-    return commit
+    """Fetch and return the newest commit of origin's branch; None if origin has no such branch."""
+    return await _origin(sandbox, slug).fetch(branch, f"refs/cuggino/{sandbox.id}/base")
 
 
 async def push(sandbox: Sandbox, slug: Slug, commit: str) -> str | None:
-    """Let origin's branch be this commit. Why that was refused: somebody has pushed to it, say."""
-    branch = f"refs/heads/{sandbox.branch}"
-    how = ("push", "--quiet", "--no-verify", "--recurse-submodules=no", "origin", f"{commit}:{branch}")
-    done = await run_git(sandbox.repository, *SAFE, *_PLAIN, *_login(slug), *how)
-    if done.returncode != 0:
-        return " ".join(done.stderr.decode(errors="backslashreplace").split()) or "git push failed."
-    # where origin's branches are not all followed, nothing else would tell that it is there
-    await run_git(sandbox.repository, *SAFE, "update-ref", f"refs/remotes/origin/{sandbox.branch}", commit)
-    return None
+    """Push the commit to origin's branch of the sandbox. Return why that was refused, or None."""
+    assert sandbox.branch is not None
+    refusal = await _origin(sandbox, slug).push(commit, sandbox.branch)
+    if refusal is None:
+        # where origin's branches are not all followed, nothing else would show that it is there
+        await run_git(sandbox.repository, *SAFE, "update-ref", f"refs/remotes/origin/{sandbox.branch}", commit)
+    return refusal
 
 
-def _login(slug: Slug) -> tuple[str, ...]:
-    """gh's login, for who has told git no other: it comes after those of the person's."""
-    return ("-c", f"credential.https://{slug.host}.helper=!gh auth git-credential")
+def _origin(sandbox: Sandbox, slug: Slug) -> Remote:
+    return Remote(sandbox.repository, sandbox.common_dir, "origin", slug.host)
 
 
 async def open_pull_request(
@@ -102,7 +85,7 @@ async def open_pull_request(
         if answer.status == 201:
             made = msgspec.json.decode(answer.body, type=_Pull)
             return OpenPullRequest(number=made.number, url=made.html_url)
-        why = words(answer)
+        why = error_message(answer)
         if answer.status == 422:
             return await _find(github, slug, head, base, "all") or why
         if (wait := rate_limit(answer, time.time())) is not None:
@@ -118,7 +101,7 @@ async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) ->
     """An open one before one that is closed or merged; the newest of these."""
     query = f"head={quote(f'{slug.owner}:{head}')}&base={quote(base, safe='')}&state={state}&per_page=20"
     try:
-        answer: Answer = await github.ask("GET", f"{slug.api}/pulls?{query}")
+        answer: Response = await github.ask("GET", f"{slug.api}/pulls?{query}")
     except GitHubError:
         return None
     if not answer.ok:

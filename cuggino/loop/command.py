@@ -1,7 +1,6 @@
 """The configured shell commands: setup, check and validation.
 
-Their output goes to a file as it comes, stdout and stderr in order, so that no size of it matters; an event
-carries at most the end of it.
+Output goes straight to a file, stdout and stderr in order, so it may have any size. An event carries its end.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ import trio
 from cuggino.process.children import Child, Children, Command
 
 OUTPUT_SHOWN = 64 * 1024
-"""Bytes of the end of a command's output that its event carries."""
+"""Bytes of a command's output, counted from its end, that its event carries."""
 
 TIMED_OUT = 124
-"""The exit code of a command that was stopped at `commandTimeout`, as timeout(1) has it."""
+"""The exit code of a command that was stopped at `commandTimeout`, as with timeout(1)."""
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`output` is the end of it, decoded; the file has all. One that a signal ended exits with 128 + its number."""
+    """`output` is the decoded end of the output. `exit_code` is 128 + N for a command that signal N killed."""
 
     output: str
     exit_code: int
 
 
 class Commands(Protocol):
-    """Who runs shell commands for a loop."""
+    """Runs shell commands for a loop."""
 
     async def run(self, command: str, output: Path, *, timeout: float | None) -> CommandResult:
-        """Run to the end; what it left running is dead when this returns. Cancelled: it is stopped, like an agent."""
+        """Run a command to its end. When this returns or is cancelled, no process of it is alive."""
         ...
 
     async def set_up(
         self, command: str, output: Path, *, timeout: float | None, nursery: trio.Nursery
     ) -> CommandResult:
-        """Run to the end; what it leaves running lives on as a task of the nursery, until that is cancelled."""
+        """Run a command to its end. What it leaves running belongs to the nursery and lives until that is cancelled."""
         ...
 
 
 class ShellCommands:
-    """With `/bin/sh -c`, in a project's root, each under a keeper.
+    """Runs commands with `/bin/sh -c` in a directory, each under a keeper.
 
-    In a sandbox they run behind its launcher and have its environment; None: cuggino's own.
+    In a sandbox they run behind its launcher with its environment; None is cuggino's own environment.
     """
 
     def __init__(
@@ -77,11 +76,11 @@ class ShellCommands:
     ) -> CommandResult:
         scope = trio.CancelScope()
 
-        async def tend(task_status: trio.TaskStatus[Child]) -> None:
+        async def run(task_status: trio.TaskStatus[Child]) -> None:
             with scope:
-                await self._children.tend(self._shell(command, output, linger=True), task_status=task_status)
+                await self._children.run(self._shell(command, output, linger=True), task_status=task_status)
 
-        child: Child = await nursery.start(tend)
+        child: Child = await nursery.start(run)
         status: int | None = None
         with trio.move_on_after(math.inf if timeout is None else timeout):
             status = await child.wait()
@@ -121,14 +120,14 @@ async def background() -> AsyncIterator[trio.Nursery]:
 def _result(path: Path, status: int | None, timeout: float | None) -> CommandResult:
     if status is None:
         with path.open("a") as file:
-            file.write(f"\n[cuggino] stopped: it ran longer than {timeout:g} s (limits.commandTimeout)\n")
+            file.write(f"\n[cuggino] stopped after {timeout:g} s (limits.commandTimeout)\n")
         status = TIMED_OUT
-    return CommandResult(output=_end_of(path), exit_code=status if status >= 0 else 128 - status)
+    return CommandResult(output=_read_end(path), exit_code=status if status >= 0 else 128 - status)
 
 
-def _end_of(path: Path) -> str:
+def _read_end(path: Path) -> str:
     with path.open("rb") as file:
         size = path.stat().st_size
         file.seek(max(0, size - OUTPUT_SHOWN))
         text = file.read(OUTPUT_SHOWN).decode(errors="replace")
-    return text if size <= OUTPUT_SHOWN else f"[… the first {size - OUTPUT_SHOWN} bytes are not shown]\n{text}"
+    return text if size <= OUTPUT_SHOWN else f"[… the first {size - OUTPUT_SHOWN} bytes are left out]\n{text}"

@@ -1,7 +1,7 @@
-"""What a loop does next: a pure function from where it is and how that went to what follows.
+"""What a loop does next: a pure function of its position and of how the last step went.
 
-A `Course` is the whole of a loop's position. It is written to the session's file before each step, so
-that a loop that was interrupted or killed goes on exactly there.
+A `Course` is a loop's whole position. It is written to the session's file before each step, so a loop that was
+interrupted or killed resumes exactly there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cuggino.events import (
 )
 
 UNCHANGED_TASKS = 3
-"""So many tasks in a row that changed nothing in the tree are a loop that does not get on."""
+"""Tasks in a row without a change in the working tree after which the loop fails."""
 
 
 class Step(StrEnum):
@@ -34,18 +34,18 @@ class Step(StrEnum):
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where a loop is: the step that is to be done, and what later steps need to know."""
+    """A loop's position: the next step, and what later steps need to know."""
 
     iteration: int = 1
     step: Step = Step.PLAN
     finished: bool = False
-    """The implementer has said DONE: what follows is the review, not the next task."""
+    """Whether the implementer has sent DONE, so that the review follows instead of the next task."""
     message: str = ""
-    """What the implementer's marker said: the commit's message."""
+    """The content of the implementer's marker, used as the commit message."""
     tasks: int = 0
-    """Tasks that were done with this plan."""
+    """Tasks done with this plan."""
     unchanged: int = 0
-    """Tasks in a row that changed nothing in the tree."""
+    """Tasks in a row that left the working tree unchanged."""
 
 
 class Outcome(StrEnum):
@@ -56,23 +56,23 @@ class Outcome(StrEnum):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The loop is over. `content` is the spec issue's text, or what the failure was."""
+    """The loop is over. `content` is the text of the spec issue or of the failure."""
 
     outcome: Outcome
     content: str = ""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step went: the agent's terminal marker, none for commands; whether the tree has changed under it."""
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step went: the agent's terminal marker (None for commands), and whether the working tree changed."""
 
     marker: LlmTerminalMarkerEvent | None = None
     changed: bool = True
 
 
-def advance(course: Course, report: Report, *, max_iterations: int, max_tasks: int) -> Course | Ended:
-    """The step after `course.step`, which went as `report` says.
+def advance(course: Course, report: StepReport, *, max_iterations: int, max_tasks: int) -> Course | Ended:
+    """Return the course after `course.step` went as reported.
 
-    Agents' steps must report one of the markers that their role has.
+    Raise ValueError if an agent's step reports a marker that its role does not have.
     """
     marker = report.marker
     if isinstance(marker, SpecIssue):
@@ -81,9 +81,9 @@ def advance(course: Course, report: Report, *, max_iterations: int, max_tasks: i
         case Step.PLAN, PlanComplete():
             return Course(iteration=course.iteration, step=Step.SETUP)
         case Step.SETUP, None:
-            return _to(course, Step.CHECK)
+            return _move_to(course, Step.CHECK)
         case Step.CHECK, None:
-            return _to(course, Step.REVIEW if course.finished else Step.IMPLEMENT)
+            return _move_to(course, Step.REVIEW if course.finished else Step.IMPLEMENT)
         case Step.IMPLEMENT, Progress() | Done():
             return Course(
                 iteration=course.iteration,
@@ -94,33 +94,33 @@ def advance(course: Course, report: Report, *, max_iterations: int, max_tasks: i
                 unchanged=0 if report.changed else course.unchanged + 1,
             )
         case Step.COMMIT, None:
-            return _runaway(course, max_tasks) or _to(course, Step.CHECK)
+            return _check_runaway(course, max_tasks) or _move_to(course, Step.CHECK)
         case Step.REVIEW, Approved():
             return Ended(outcome=Outcome.APPROVED)
         case Step.REVIEW, RequestChanges():
             if course.iteration >= max_iterations:
                 return Ended(outcome=Outcome.MAX_ITERATIONS)
             return Course(iteration=course.iteration + 1)
-    raise ValueError(f"{type(marker).__name__} is no way out of the step {course.step!r}")
+    raise ValueError(f"the step {course.step!r} cannot end with {type(marker).__name__}")
 
 
-def _to(course: Course, step: Step) -> Course:
+def _move_to(course: Course, step: Step) -> Course:
     return msgspec.structs.replace(course, step=step)
 
 
-def _runaway(course: Course, max_tasks: int) -> Ended | None:
+def _check_runaway(course: Course, max_tasks: int) -> Ended | None:
     if course.finished:
         return None
     if course.tasks > max_tasks:
         return Ended(
             outcome=Outcome.FAILED,
-            content=f"The implementer reported PROGRESS {course.tasks} times in one plan without coming to DONE; "
+            content=f"The implementer reported PROGRESS {course.tasks} times in one plan without reaching DONE; "
             f"limits.maxTasks allows {max_tasks}.",
         )
     if course.unchanged >= UNCHANGED_TASKS:
         return Ended(
             outcome=Outcome.FAILED,
-            content=f"The implementer reported PROGRESS {course.unchanged} times in a row "
-            "and the working tree did not change.",
+            content=f"The implementer reported PROGRESS {course.unchanged} times in a row, "
+            "but the working tree did not change.",
         )
     return None

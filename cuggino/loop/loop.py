@@ -1,24 +1,17 @@
-"""Plan, implement, review, until the code matches the specs.
+"""Plan, implement and review until the code matches the specs.
 
-The loop performs one step of the course at a time. What comes next is decided by `course.advance`; each
-position is on disk before its step begins, so that a loop that died goes on with that step.
+The loop performs one step of the course at a time, and `course.advance` decides on the next one. Each position is
+on disk before its step begins, so a loop that died resumes with that step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from pathlib import Path
-from random import Random
-from typing import Protocol
 
 import msgspec
 import trio
 
-from cuggino.agents.agent import Agent
 from cuggino.agents.prompts import Prompt, fill
-from cuggino.config import Config
 from cuggino.errors import CugginoError, GitError, LoopError
 from cuggino.events import (
     CheckCommandOutput,
@@ -42,43 +35,20 @@ from cuggino.events import (
     SetupCommandOutput,
     SystemMessage,
 )
-from cuggino.loop.command import Commands
-from cuggino.loop.course import Course, Outcome, Report, Step, advance
+from cuggino.loop.context import LoopContext
+from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
 from cuggino.loop.turn import LimitReached, take_turn
-from cuggino.project import Project, uuid7
+from cuggino.project import uuid7
 from cuggino.roles import Role
 
 
-class Repository(Protocol):
-    """What a loop needs of git."""
-
-    async def head(self) -> str | None: ...
-    async def is_dirty(self, exclude: list[Path]) -> bool: ...
-    async def commit(self, message: str, *, exclude: list[Path]) -> str | None: ...
-    async def tree_fingerprint(self, exclude: list[Path]) -> str: ...
-
-
-class LoopContext(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a loop works with. The parts that wait for the world are ports: tests give others."""
-
-    project: Project
-    config: Config
-    agent: Callable[[Role], Agent]
-    commands: Commands
-    git: Repository
-    now: Callable[[], datetime]
-    random: Random
-    sleep: Callable[[float], Awaitable[None]] = trio.sleep
-    """For waits that a person may want to end; what it raises then comes out of `run_loop`."""
-
-
 async def run_loop(context: LoopContext, session: Session, send: Send) -> LoopTerminalEvent:
-    """Run or go on with a session until it ends; returns the last event, which was sent as well, as LoopStart is first.
+    """Run or resume a session until it ends. Send LoopStart first; return the last event after sending it.
 
-    A failure is sent as LoopFailed and raised as LoopError. Cancelled, it sends nothing more; the session's
-    files are whole, nothing that it started is alive, and a later `run_loop` goes on with the step that was
-    interrupted. The session's files are the caller's to delete, by `Session.delete`, when the loop has ended.
+    Send a failure as LoopFailed and raise it as LoopError. When cancelled, send nothing more, leave the session's
+    files intact and no process alive; a later `run_loop` resumes with the interrupted step. The caller deletes
+    the session's files when the loop has ended (`Session.delete`).
     """
     loop = _Loop(context, session, send)
     state = session.state
@@ -127,16 +97,16 @@ class _Loop:
         return self._session.state.course.iteration
 
     async def run(self) -> LoopTerminalEvent:
-        """Perform steps until the course has ended. Then what setup left running is stopped."""
+        """Perform steps until the course has ended, then stop what the setup command left running."""
         failure: Exception | None = None
         async with trio.open_nursery() as left_running:
             try:
                 await self._begin(left_running)
                 while self._session.state.ended is None:
                     course = self._session.state.course
-                    self._follow(course, await self._perform(course, left_running))
+                    self._advance(course, await self._perform(course, left_running))
             except Exception as error:
-                failure = error  # out of the nursery, which would wrap it in a group
+                failure = error  # raised outside of the nursery, which would wrap it in a group
             left_running.cancel_scope.cancel(reason="the session is over")
         if failure is not None:
             raise failure
@@ -148,14 +118,12 @@ class _Loop:
             if self._config.commit:
                 self._session.update(baseline=await self._context.git.head())
                 if await self._context.git.is_dirty(self._not_committed):
-                    await self._say(
-                        "The working tree has changes that are not committed: they will be in the first commit."
-                    )
+                    await self._report("The working tree has uncommitted changes; they go into the first commit.")
         elif state.ended is None and state.course.step not in (Step.PLAN, Step.SETUP):
             await self._start_iteration(state.course)
-            await self._set_up(left_running)  # what it had left running ended with the process that was interrupted
+            await self._set_up(left_running)  # what it had left running ended with the interrupted process
 
-    def _follow(self, course: Course, report: Report) -> None:
+    def _advance(self, course: Course, report: StepReport) -> None:
         following = advance(
             course,
             report,
@@ -165,17 +133,17 @@ class _Loop:
         if isinstance(following, Course):
             self._session.update(course=following)
         elif following.outcome is Outcome.FAILED:
-            # who goes on with the session has looked at it: the count begins anew
+            # whoever resumes the session has looked at it, so counting starts over
             self._session.update(course=msgspec.structs.replace(course, tasks=0, unchanged=0))
-            raise LoopError(following.content, Role.IMPLEMENTER, advice=f"Its work is kept; {self._how_to_go_on()}")
+            raise LoopError(following.content, Role.IMPLEMENTER, advice=self._resume_advice())
         elif following.outcome is Outcome.SPEC_ISSUE:
             self._session.update(ended=following, issue_file=f"{uuid7()}.md")
             self._session.persist_issue()
         else:
             self._session.update(ended=following)
 
-    def _how_to_go_on(self) -> str:
-        return f"`cuggino run --resume {self._session.id}` goes on with it."
+    def _resume_advice(self) -> str:
+        return f"Its work is kept. To resume it: cuggino run --resume {self._session.id}"
 
     def _last_event(self) -> LoopTerminalEvent:
         ended = self._session.state.ended
@@ -191,7 +159,7 @@ class _Loop:
 
     # ---- the steps
 
-    async def _perform(self, course: Course, left_running: trio.Nursery) -> Report:
+    async def _perform(self, course: Course, left_running: trio.Nursery) -> StepReport:
         await self._start_iteration(course)
         match course.step:
             case Step.PLAN:
@@ -206,38 +174,38 @@ class _Loop:
                 await self._commit(course.message)
             case Step.REVIEW:
                 return await self._review()
-        return Report()
+        return StepReport()
 
     async def _start_iteration(self, course: Course) -> None:
         if self._started_iteration != course.iteration:
             self._started_iteration = course.iteration
             await self._send(IterationStart(iteration=course.iteration, max_iterations=self._config.max_iterations))
 
-    async def _plan(self) -> Report:
+    async def _plan(self) -> StepReport:
         await self._send(PlanningStart(iteration=self.iteration))
-        self._session.forget_draft()
+        self._session.delete_draft()
         review = ""
         if self._session.state.has_review:
-            review = f"- A review of the code as it is now, read it first: {self._session.review}\n"
+            review = f"- A review of the current code, read it first: {self._session.review}\n"
         values = {"plan": str(self._session.draft), "review": review, "focus": self._session.state.focus}
         prompt = fill(Role.PLANNER, self._common() | values, writable=(self._session.draft,))
-        return Report(marker=await self._turn(Role.PLANNER, prompt))
+        return StepReport(marker=await self._turn(Role.PLANNER, prompt))
 
-    async def _implement(self) -> Report:
+    async def _implement(self) -> StepReport:
         await self._send(ImplementingStart(iteration=self.iteration))
         before = await self._context.git.tree_fingerprint(self._state_dir)
         prompt = fill(Role.IMPLEMENTER, self._common() | {"session": str(self._session.file)})
         marker = await self._turn(Role.IMPLEMENTER, prompt)
         changed = await self._context.git.tree_fingerprint(self._state_dir) != before
-        return Report(marker=marker, changed=changed)
+        return StepReport(marker=marker, changed=changed)
 
-    async def _review(self) -> Report:
+    async def _review(self) -> StepReport:
         await self._send(ReviewingStart(iteration=self.iteration))
-        self._session.forget_review()
+        self._session.delete_review()
         before = await self._context.git.tree_fingerprint(self._state_dir)
         baseline = ""
         if commit := self._session.state.baseline:
-            baseline = f"- What this work has changed and committed: `git diff {commit}..HEAD`\n"
+            baseline = f"- The changes committed so far: `git diff {commit}..HEAD`\n"
         values = {
             "session": str(self._session.file),
             "review": str(self._session.review),
@@ -246,12 +214,10 @@ class _Loop:
         prompt = fill(Role.REVIEWER, self._common() | values, writable=(self._session.review,))
         marker = await self._turn(Role.REVIEWER, prompt)
         if await self._context.git.tree_fingerprint(self._state_dir) != before:
-            await self._say(
-                "The working tree changed while the reviewer ran, who may not change it: look at `git status`."
-            )
+            await self._report("The working tree changed while the read-only reviewer ran. Check it with `git status`.")
         if isinstance(marker, RequestChanges):
             self._session.adopt_review(marker.content)
-        return Report(marker=marker)
+        return StepReport(marker=marker)
 
     async def _turn(self, role: Role, prompt: Prompt) -> LlmTerminalMarkerEvent:
         return await take_turn(self._context, self._session, role, prompt, self._send)
@@ -290,13 +256,13 @@ class _Loop:
             event = CommitPerformed(iteration=self.iteration, commit_hash=commit, message=message)
         await self._send(event)
 
-    # ---- words
+    # ---- texts
 
     def _common(self) -> dict[str, str]:
         check = ""
         if self._session.state.check_exit is not None:
             check = (
-                f"- The check command's last run exited with {self._session.state.check_exit}; "
+                f"- The last run of the check command exited with {self._session.state.check_exit}; "
                 f"its output: {self._session.check}\n"
             )
         return {
@@ -306,5 +272,5 @@ class _Loop:
             "check": check,
         }
 
-    async def _say(self, text: str) -> None:
+    async def _report(self, text: str) -> None:
         await self._send(SystemMessage(text=text))

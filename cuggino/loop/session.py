@@ -1,13 +1,13 @@
-"""One loop's files in `.cuggino/wip/`: what agents read and write, and what is needed to go on after a crash.
+"""One loop's files in `.cuggino/wip/`: what agents read and write, and the state needed to resume after a crash.
 
 | file | |
 |---|---|
 | `<id>.plan.md` | the planner's draft |
-| `<id>.md` | the plan, `# Progress Log`, every marker as it is emitted: what implementers and reviewers read |
-| `<id>.review.md` | the review that the next planner reads |
+| `<id>.md` | the plan, `# Progress Log`, every marker when it is emitted: implementers and reviewers read it |
+| `<id>.review.md` | the review for the next planner |
 | `<id>.check.txt` | the output of the check command |
 | `<id>.<n>.<role>.out`, `.err` | what the nth agent printed |
-| `<id>.json` | the state: written whole before each step |
+| `<id>.json` | the state, replaced before each step |
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ PROGRESS_LOG = "# Progress Log"
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a session needs to remember. `elapsed` and `cost_usd` are the whole session's, over all its runs."""
+    """The state of a session. `elapsed` (seconds) and `cost_usd` add up over all its runs."""
 
     id: str
     focus: str
     course: Course = Course()
     baseline: str | None = None
     has_review: bool = False
-    """`<id>.review.md` is the next planner's input."""
+    """Whether `<id>.review.md` is input for the next planner."""
     check_exit: int | None = None
-    """The exit code that belongs to `<id>.check.txt`."""
+    """The exit code of the command whose output is in `<id>.check.txt`."""
     backlog_file: str | None = None
     backlog_hash: str | None = None
     agents: int = 0
     cost_usd: float = 0.0
     elapsed: float = 0.0
     ended: Ended | None = None
-    """Set when the session is over for good; a failure is not: it can be gone on with."""
+    """Set when the session is over for good. A failed session can be resumed, so a failure does not set it."""
     issue_file: str | None = None
-    """The name that a spec issue's file has or will have."""
+    """The name of the spec issue's file, which may not be written yet."""
 
 
 _decode = msgspec.json.Decoder(SessionState).decode
 
 
 class Session:
-    """A session's state and files. Every change of the state is on disk before `update` returns."""
+    """A session's state and files."""
 
     def __init__(self, project: Project, state: SessionState) -> None:
         self._wip = project.wip
@@ -72,7 +72,7 @@ class Session:
         backlog_file: str | None = None,
         backlog_hash: str | None = None,
     ) -> Session:
-        """A new session; `review` is a person's code review for the first planner."""
+        """Create a session. `review` is a person's code review for the first planner."""
         state = SessionState(
             id=uuid7(),
             focus=focus,
@@ -113,47 +113,47 @@ class Session:
         return self._wip / f"{self.id}.setup.txt"
 
     def next_output(self, role: Role) -> Path:
-        """Where the next agent's output goes; each agent of a session gets a file of its own."""
+        """Return a new file for the next agent's output."""
         self.update(agents=self.state.agents + 1)
         return self._wip / f"{self.id}.{self.state.agents}.{role}.out"
 
     # ---- state
 
     def update(self, **changes: object) -> None:
-        """Change the state and write it, whole."""
+        """Change the state. It is on disk when this returns."""
         self.state = msgspec.structs.replace(self.state, **changes)
         write_whole(self._wip / f"{self.id}.json", msgspec.json.format(msgspec.json.encode(self.state)))
 
     # ---- the plan and the review
 
-    def forget_draft(self) -> None:
+    def delete_draft(self) -> None:
         self.draft.unlink(missing_ok=True)
 
     def adopt_plan(self, otherwise: str) -> bool:
-        """The planner has ended: its draft becomes the head of a new session file.
+        """Start a new session file with the planner's draft, or with `otherwise` (its marker) if it wrote none.
 
-        A planner that wrote no draft may have said the plan in its marker: `otherwise`. False: there is no plan.
+        Return False if there is no plan at all.
         """
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:
             return False
         write_whole(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
-        self.forget_draft()
+        self.delete_draft()
         return True
 
     def record(self, marker: LlmMarkerEvent) -> None:
-        """Append a marker to the progress log, if there is one yet."""
+        """Append a marker to the progress log, if the session has one yet."""
         if self.file.exists():
             name = tag_name(type(marker))
             append(self.file, f"<{name}>{marker.content}</{name}>\n\n")
 
-    def forget_review(self) -> None:
-        """Before a reviewer starts: an earlier review is never taken for a new one."""
+    def delete_review(self) -> None:
+        """Delete an earlier review, so that it is never taken for that of the next reviewer."""
         self.update(has_review=False)
         self.review.unlink(missing_ok=True)
 
     def adopt_review(self, otherwise: str) -> None:
-        """The reviewer asked for changes: its file, or else what its marker said, is the next planner's input."""
+        """Make the reviewer's file, or else `otherwise` (its marker), the next planner's input."""
         if not _read(self.review).strip():
             write_whole(self.review, f"{otherwise}\n")
         self.update(has_review=True)
@@ -161,7 +161,7 @@ class Session:
     # ---- the end
 
     def persist_issue(self) -> None:
-        """Write the spec issue that the session ended by. May be done again after a crash."""
+        """Write the spec issue that ended the session. May be repeated after a crash."""
         assert self.state.ended is not None
         assert self.state.issue_file is not None
         path = self._spec_issues / self.state.issue_file
@@ -169,46 +169,47 @@ class Session:
             write_whole(path, f"{self.state.ended.content}\n")
 
     def delete(self) -> None:
-        """Remove every file of the session, the state last: a crash in between is finished by doing it again."""
+        """Delete every file of the session, the state last, so that this can be repeated after a crash."""
         paths = sorted(self._wip.glob(f"{self.id}.*"), key=lambda path: path.name == f"{self.id}.json")
         for path in paths:
             path.unlink(missing_ok=True)
 
 
-def find(project: Project, id: str | None = None) -> Session:  # noqa: A002 - it is the id
-    """The session with this id or unique beginning of one, or the newest that can be gone on with.
+def find_session(project: Project, id: str | None = None) -> Session:  # noqa: A002
+    """Return the session whose ID starts with `id`, or the latest one that can be resumed.
 
-    Raises SessionNotFound, which says what there is.
+    Raise SessionNotFound if none or several match.
     """
-    sessions = [session for session in stored(project) if session.state.ended is None]
+    sessions = [session for session in all_sessions(project) if session.state.ended is None]
     if id is not None:
         sessions = [session for session in sessions if session.id.startswith(id)]
     if len(sessions) > 1 and id is not None:
         raise SessionNotFound(
-            f"More than one session begins with {id}.", advice="\n".join(session.id for session in sessions)
+            f"Several sessions have an ID that starts with {id}.", advice="\n".join(session.id for session in sessions)
         )
     if not sessions:
         raise SessionNotFound(
-            f"There is no session {id} to go on with in {project.wip}."
-            if id is not None
-            else f"There is no session to go on with in {project.wip}.",
-            advice="Start one with `cuggino run --focus TEXT`.",
+            f"No session in {project.wip} can be resumed."
+            if id is None
+            else f"No session in {project.wip} can be resumed whose ID starts with {id}.",
+            advice="Start one: cuggino run --focus TEXT",
         )
     return sessions[-1]
 
 
-def stored(project: Project) -> Iterator[Session]:
-    """The sessions whose files are there, oldest first. A state that cannot be read is passed over."""
+def all_sessions(project: Project) -> Iterator[Session]:
+    """Return all sessions of a project, oldest first, except those whose state cannot be read."""
     for path in sorted(project.wip.glob("*.json")):
         if path.name.startswith("."):
             continue
         with suppress(StorageError):
-            yield load(project, path)
+            yield load_session(project, path)
 
 
-def finish(project: Project, session: Session) -> str | None:
-    """What is left to do for a session that is over, done again after a crash without harm: its spec issue is
-    written or its backlog item archived, then its files go. Returns the item that this has archived.
+def finish_session(project: Project, session: Session) -> str | None:
+    """Write the spec issue or archive the backlog item of a session that is over, then delete its files.
+
+    May be repeated after a crash. Return the name of the item if this call archived it.
     """
     state = session.state
     archived = None
@@ -221,11 +222,11 @@ def finish(project: Project, session: Session) -> str | None:
     return archived
 
 
-def load(project: Project, path: Path) -> Session:
+def load_session(project: Project, path: Path) -> Session:
     try:
         return Session(project, _decode(path.read_bytes()))
     except (OSError, *SPOILED) as error:
-        raise StorageError(f"The session's state {path} cannot be read: {error}") from error
+        raise StorageError(f"The session state {path} cannot be read: {error}") from error
 
 
 def _read(path: Path) -> str:

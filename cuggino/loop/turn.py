@@ -1,11 +1,8 @@
-"""One agent's turn: it is started, watched, and asked again until it says how it ended, or cannot."""
+"""One agent's turn: start it, watch it, and start it again until it has sent a terminal marker or cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from random import Random
-from typing import Protocol
 from uuid import uuid4
 
 from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
@@ -22,7 +19,7 @@ from cuggino.agents.retry import (
     WaitUntil,
     decide,
 )
-from cuggino.config import Config, Limits
+from cuggino.config import Limits
 from cuggino.errors import LlmSessionError, LoopError
 from cuggino.events import (
     AgentMessage,
@@ -36,39 +33,22 @@ from cuggino.events import (
     ToolCall,
     UsageReport,
 )
+from cuggino.loop.context import LoopContext
 from cuggino.loop.session import Session
-from cuggino.project import Project
 from cuggino.roles import Role
 
-AFTER_MARKER = 10.0
+EXIT_GRACE = 10.0
 """Seconds that an agent has to exit after its terminal marker."""
 
-WORDS_SHOWN = 300
-"""Characters of an agent's last words that an error quotes."""
+QUOTED = 300
+"""Characters of an agent's last message that an error quotes."""
 
-LONGEST_NAP = 60.0
-"""A wait for a time of day looks at the clock this often: a machine that slept must not oversleep."""
-
-
-class TurnContext(Protocol):
-    """What a turn needs of the world."""
-
-    @property
-    def project(self) -> Project: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def agent(self) -> Callable[[Role], Agent]: ...
-    @property
-    def now(self) -> Callable[[], datetime]: ...
-    @property
-    def random(self) -> Random: ...
-    @property
-    def sleep(self) -> Callable[[float], Awaitable[None]]: ...
+LONGEST_SLEEP = 60.0
+"""Seconds after which a wait for a time of day checks the clock again, since the machine may have been suspended."""
 
 
 class LimitReached(Exception):
-    """A limit of the whole loop is used up; no agent is started any more."""
+    """A limit of the whole loop is reached. No further agent is started."""
 
     def __init__(self, limit: str, value: float) -> None:
         self.limit = limit
@@ -76,18 +56,18 @@ class LimitReached(Exception):
 
 
 async def take_turn(
-    context: TurnContext, session: Session, role: Role, prompt: Prompt, send: Send
+    context: LoopContext, session: Session, role: Role, prompt: Prompt, send: Send
 ) -> LlmTerminalMarkerEvent:
-    """Have an agent of this role do what the prompt says; returns its first terminal marker.
+    """Have an agent of this role work on the prompt, and return its first terminal marker.
 
-    Its markers are in the session's progress log before they are sent. Raises LoopError when it cannot be
-    brought to an end, LimitReached when the cost is used up. After cancellation nothing of it is alive.
+    Markers are in the session's progress log before they are sent. Raise LoopError if the agent never sends one,
+    LimitReached if the cost limit is reached. When cancelled, leave no process alive.
     """
     limits = context.config.limits
     iteration = session.state.course.iteration
     tally = Tally()
     conversation: str | None = None
-    words = prompt.task
+    text = prompt.task
     while True:
         budget = _budget(limits, session)
         fresh = conversation is None
@@ -95,7 +75,7 @@ async def take_turn(
         options = AgentOptions(
             role=role,
             cwd=context.project.root,
-            prompt=prompt.task if fresh else words,
+            prompt=prompt.task if fresh else text,
             output=session.next_output(role),
             system_prompt=prompt.standing,
             skip_permissions=not role.read_only,
@@ -105,7 +85,7 @@ async def take_turn(
             writable=prompt.writable,
             budget_usd=budget,
         )
-        run = _Run(session, limits, send)
+        run = _AgentRun(session, limits, send)
         ending = await run.watch(context.agent(role), options)
         if run.marker is not None:
             ending = _plan_missing(run.marker, session)
@@ -113,60 +93,62 @@ async def take_turn(
                 return run.marker
         _budget(limits, session)
         assert ending is not None
-        if fresh and not run.spoke:
+        if fresh and not run.active:
             conversation = None
         match decide(ending, tally, limits, now=context.now(), jitter=context.random.random()):
             case GiveUp() as give_up:
                 raise LoopError(give_up.message, role, advice=give_up.advice, kind=give_up.kind)
             case AskAgain() as again:
-                tally, words = again.tally, ask_again(role)
+                tally, text = again.tally, ask_again(role)
                 await send(AgentRetry(iteration=iteration, attempt=tally.nudges, reason=again.reason, delay=0.0))
             case Retry() as retry:
-                tally, words = retry.tally, go_on(role)
+                tally, text = retry.tally, go_on(role)
                 await send(
                     AgentRetry(iteration=iteration, attempt=tally.retries, reason=retry.reason, delay=retry.delay)
                 )
                 await context.sleep(retry.delay)
             case WaitUntil() as wait:
-                tally, words = wait.tally, go_on(role)
+                tally, text = wait.tally, go_on(role)
                 await send(AgentWaiting(iteration=iteration, until=wait.until, reason=wait.reason))
                 await sleep_until(wait.until, context)
 
 
-class _Run:
-    """One start of an agent, seen from outside."""
+class _AgentRun:
+    """One start of an agent, as the turn observes it."""
 
     def __init__(self, session: Session, limits: Limits, send: Send) -> None:
         self.marker: LlmTerminalMarkerEvent | None = None
-        self.spoke = False
+        self.active = False
         self._session = session
         self._activity = ActivityTimeout(ActivityLimits.of(limits), send)
-        self._words = ""
+        self._last_message = ""
 
     async def watch(self, agent: Agent, options: AgentOptions) -> Unfinished | None:
-        """Run it. None: it said a terminal marker (however it ended then); else how it ended without one."""
+        """Run the agent. Return how it ended, or None if it sent a terminal marker (`marker`) and exited."""
         self._activity.begin()
         try:
             with self._activity.scope:
-                result = await agent.spawn(options, self._see)
+                result = await agent.spawn(options, self._handle)
         except LlmSessionError as error:
             return error
-        return self._activity.verdict() or NoMarker(result.exit_status, self._words or result.final_text[-WORDS_SHOWN:])
+        if (verdict := self._activity.verdict()) is not None:
+            return verdict
+        return NoMarker(result.exit_status, self._last_message or result.final_text[-QUOTED:])
 
-    async def _see(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         if isinstance(event, LlmMarkerEvent):
-            self.spoke = True
+            self.active = True
             if isinstance(event, LlmTerminalMarkerEvent):
                 if self.marker is not None:
                     return
                 self.marker = event
-                self._activity.finish_within(AFTER_MARKER)
+                self._activity.finish_within(EXIT_GRACE)
             self._session.record(event)
         elif isinstance(event, ToolCall):
-            self.spoke = True
+            self.active = True
         elif isinstance(event, AgentMessage):
-            self.spoke = True
-            self._words = event.text.strip()[-WORDS_SHOWN:]
+            self.active = True
+            self._last_message = event.text.strip()[-QUOTED:]
         elif isinstance(event, UsageReport) and event.cost_usd is not None:
             self._session.update(cost_usd=self._session.state.cost_usd + event.cost_usd)
         await self._activity.pass_on(event)
@@ -179,7 +161,7 @@ def _plan_missing(marker: LlmTerminalMarkerEvent, session: Session) -> NoPlan | 
 
 
 def _budget(limits: Limits, session: Session) -> float | None:
-    """What may still be spent; raises LimitReached when it is nothing."""
+    """Return the dollars that are left, None without a limit. Raise LimitReached if nothing is left."""
     if limits.max_cost_usd is None:
         return None
     left = limits.max_cost_usd - session.state.cost_usd
@@ -188,7 +170,7 @@ def _budget(limits: Limits, session: Session) -> float | None:
     return left
 
 
-async def sleep_until(until: datetime, context: TurnContext) -> None:
-    """Wait for a time of day. Raises what `context.sleep` raises."""
+async def sleep_until(until: datetime, context: LoopContext) -> None:
+    """Wait for a time of day. Raise what `context.sleep` raises."""
     while (left := until - context.now()) > timedelta(0):
-        await context.sleep(min(left.total_seconds(), LONGEST_NAP))
+        await context.sleep(min(left.total_seconds(), LONGEST_SLEEP))

@@ -1,6 +1,6 @@
-"""Children: started in a nursery, followed while they print, stopped with all that they started.
+"""Child processes: started in a nursery, followed while they print, stopped with everything that they started.
 
-`keeper` is the small program that each child runs under: its own end means that nothing of the child's
-tree is left. `children` starts keepers and speaks to them, `follow` reads what a child prints, `owner`
-tells whether a recorded process is still the same one, and `sweep` ends what survived its keeper.
+`keeper` is the small program that each child runs under; once it exits, nothing of the child's process tree is left.
+`children` starts and controls keepers, `terminal` runs a child that needs the person's terminal, with `guard` in the
+keeper's place, `follow` reads what a child prints, and `leftovers` recognizes and kills what survived its keeper.
 """

@@ -1,7 +1,7 @@
-"""Reading a file that a child writes, while it grows.
+"""Read a file that a child writes while it grows.
 
-A file and not a pipe: an agent's last words are lost on a pipe whose reader lags, the file is still
-there after a crash, and a background process that holds it open keeps nobody waiting.
+A file and not a pipe: on a pipe with a slow reader an agent's last output is lost; the file is still there after a
+crash; and a background process that holds it open does not delay the end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ FIRST_DELAY = 0.02
 LAST_DELAY = 0.5
 
 
-class Following:
-    """Reads one growing file, once from its beginning to its end, in as many calls as it takes."""
+class Follower:
+    """Reads one growing file once, from its start to its end, in any number of calls."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,21 +27,20 @@ class Following:
         self._torn = False
 
     async def until(self, gone: trio.Event, feed: Callable[[bytes], Awaitable[None]]) -> None:
-        """Feed every byte that was not fed, in order, and return when `gone` is set and the file is read to its end.
+        """Feed every byte not fed yet, in order, until `gone` is set and the file is read to its end.
 
-        Its end is the size that it has when `gone` is seen: nobody can keep this going by writing more. A
-        file that does not exist yet is waited for. New bytes are seen within 20 ms while they keep coming, and
-        within 500 ms after a long silence; `gone` is seen at once. A file that shrinks was truncated by
-        somebody: its new content is read from its beginning, after a line feed if a line was torn.
-        At most 256 KiB are fed at a time, with a checkpoint before each. Cancelled, another call goes on: what
-        was given to `feed` is not given again.
+        The end is the size when `gone` is noticed, so writing more cannot prolong this. Wait for a file that does not
+        exist yet. Notice new bytes within 20 ms while they keep coming, within 500 ms after a long silence, and `gone`
+        at once. If the file shrinks, read its new content from the start, after a line feed if a line was torn. Feed
+        at most 256 KiB at a time, with a checkpoint before each. When cancelled, a later call continues and feeds
+        nothing twice.
         """
         delay = FIRST_DELAY
         file: int | None = None
         end = sys.maxsize
         try:
             while True:
-                last = gone.is_set()  # before the look at the file: what was written until then is seen
+                last = gone.is_set()  # checked before the file, so that nothing written before `gone` is missed
                 file = _open(self._path) if file is None else file
                 size = 0 if file is None else os.fstat(file).st_size
                 if last:
@@ -76,14 +75,14 @@ def _open(path: Path) -> int | None:
         return None
 
 
-class Lines:
-    """Bytes in pieces → lines. Linear, however long a line is and however small the pieces are."""
+class LineSplitter:
+    """Splits pieces of bytes into lines, in linear time for any length of lines and pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without their `\\n` or `\\r\\n`."""
+        """Return the lines that this chunk completes, without their `\\n` or `\\r\\n`."""
         first, *others = chunk.split(b"\n")
         if first:
             self._pieces.append(first)
@@ -94,5 +93,5 @@ class Lines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def rest(self) -> bytes:
-        """What came after the last line feed: a line that was torn, or empty."""
+        """Return the bytes after the last line feed: a torn line, or nothing."""
         return b"".join(self._pieces)

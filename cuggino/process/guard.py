@@ -1,11 +1,11 @@
-"""The program that watches over a child without a keeper: whatever carries the child's mark ends with cuggino.
+"""The program that guards a child without a keeper: every process with the child's mark ends with cuggino.
 
-It is run as `python -P -m cuggino.process.guard MARK`, in a session of its own, with a pipe from cuggino as its
-input. The end of that pipe means that the child has exited, or that cuggino died, `kill -9` included. Then
-every process that carries the mark is killed, and its descendants, as a keeper does it, and the guard ends with 0.
+It runs as `python -P -m cuggino.process.guard MARK`, in a session of its own, with a pipe from cuggino as its input.
+End of file means that the child has exited or that cuggino died, even by `kill -9`. Then the guard kills every process
+with the mark, and its descendants, as a keeper does, and exits with 0.
 
-Weaker than a keeper, which is also the reaper of its tree: what emptied its environment *and* lost its parent
-is not found.
+It is weaker than a keeper, which also reaps its tree: a process that emptied its environment *and* lost its parent is
+not found.
 """
 
 from __future__ import annotations

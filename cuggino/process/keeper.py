@@ -1,34 +1,33 @@
 """The program that every child of cuggino runs under, so that nothing the child started outlives it.
 
-It is run as `python -I -S keeper.py CONTROL STATUS LAUNCH` (numbers of file descriptors), in a session of
-its own, and imports little. It makes itself a child subreaper (what loses its parent below it becomes its
-own child, whatever session or group it went to), starts the command in yet another session, and waits.
+It runs as `python -I -S keeper.py CONTROL STATUS START` (numbers of file descriptors), in a session of its own,
+and imports little. It makes itself a child subreaper (an orphan below it becomes its child, whatever session or group
+it moved to), starts the command in yet another session, and waits.
 
-CONTROL is a pipe of orders, one byte each:
+CONTROL is a pipe of commands, one byte each:
 
-    i   SIGINT to the command's process group: what Ctrl+C in a terminal would do
-    t   the polite end: SIGTERM to all that is left, 2 s, then as k
-    k   kill everything; end of file, which is cuggino's death however it came, says the same
+    i   send SIGINT to the command's process group, as Ctrl+C in a terminal does
+    t   send SIGTERM to everything that is left, wait 2 s, then do as with k
+    k   kill everything; end of file, which means that cuggino died, does the same
 
-STATUS is a pipe of lines back: `pid N`, or `error chdir|exec ERRNO` when the command could not be
-executed; `exit STATUS` as soon as the command itself has ended (negative for a signal); `swept` as the
-last thing, when its tree is gone. LAUNCH is a file: see `Launch`.
+STATUS is a pipe of lines back: `pid N`, or `error chdir|exec ERRNO` if the command could not be executed;
+`exit STATUS` as soon as the command itself has exited (negative for a signal); `swept` at the end, when its tree is
+gone. START is a file: see `KeeperStart`.
 
-When the command has ended, what it left running is killed at once; with `linger` it is left alone until
-an order comes or the last of it has ended by itself. Killing goes over /proc, pass after pass, to every
-descendant and to every process of this user that carries the command's marker in its environment, until
-two passes in a row found nothing, for at most 3 s. A process is lost only if it emptied its environment
-*and* its keeper was killed first.
+When the command has exited, what it left running is killed at once; with `linger` it lives until a command comes or the
+last of it exits. Killing makes passes over /proc and kills every descendant and every process of this user that has the
+command's marker in its environment, until two passes in a row found nothing, for at most 3 s. A process escapes only if
+it emptied its environment *and* its keeper was killed first.
 
-The keeper does not carry the marker itself: a sweep by marker never kills the one who is about to do the
-job better. One whose owner died is ending its tree already, and ends with it.
+The keeper does not carry the marker itself, so that a sweep by marker never kills a keeper, which does the job better.
+A keeper whose owner died is already killing its tree, and exits with it.
 
-Waitpid for any child is safe here only: in a Trio process it would steal Trio's children. PR_SET_PDEATHSIG
-would be no way: it fires when the thread that started the child ends. There is no subreaper and no /proc
-on macOS: there, only the command's process group is killed.
+Waiting for any child is safe only here: in a Trio process it would steal Trio's children. PR_SET_PDEATHSIG does not
+help: it fires when the thread that started the child ends. macOS has neither a subreaper nor /proc; there, only the
+command's process group is killed.
 """
 
-# pathlib, contextlib, typing, dataclasses are not imported: each would cost a good part of the whole start
+# without pathlib, contextlib, typing and dataclasses: each would take a good part of the start time
 # ruff: noqa: PTH116, PTH118, PTH123, PTH208, SIM105
 from __future__ import annotations
 
@@ -44,49 +43,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SWEEP_SECONDS = 3.0
-"""How long killing may take at most."""
+"""Maximum seconds for killing."""
 POLITE_SECONDS = 2.0
-"""How long what lingers may take to end by itself after SIGTERM."""
+"""Seconds that lingering processes have to exit after SIGTERM."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-# ---- what runs on this machine -------------------------------------------------------------------
+# ---- processes of this machine -------------------------------------------------------------------
 
 
-class Entry:
-    """A process, as /proc/PID/stat tells. `started` is in clock ticks since boot."""
+class ProcessEntry:
+    """A process, from /proc/PID/stat. `started` is in clock ticks since boot."""
 
     __slots__ = ("ended", "group", "parent", "started")
 
     def __init__(self, stat: bytes) -> None:
-        fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold spaces and parentheses
-        self.ended = fields[0] in (b"Z", b"X")  # though nobody has collected it yet
+        fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain spaces and parentheses
+        self.ended = fields[0] in (b"Z", b"X")  # even if not reaped yet
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.started = int(fields[19])
 
 
-def entry(pid: int) -> Entry | None:
-    """None: there is no such process, or no /proc."""
+def read_entry(pid: int) -> ProcessEntry | None:
+    """Return None if there is no such process, or no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return Entry(file.read())
+            return ProcessEntry(file.read())
     except OSError:
         return None
 
 
-def processes() -> dict[int, Entry]:
-    """Every process that can be seen, by pid. Empty where there is no /proc."""
+def processes() -> dict[int, ProcessEntry]:
+    """Return every visible process by PID. Empty without /proc."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except FileNotFoundError:
         return {}
-    return {pid: found for pid in pids if (found := entry(pid)) is not None}
+    return {pid: found for pid in pids if (found := read_entry(pid)) is not None}
 
 
 def carries(pid: int, mark: bytes) -> bool:
-    """Whether it is a process of this user whose environment has an item that begins with `mark`."""
+    """Check whether it is a process of this user with an environment item that starts with `mark`."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():
             return False
@@ -96,8 +95,8 @@ def carries(pid: int, mark: bytes) -> bool:
         return False
 
 
-def ancestry(table: dict[int, Entry], pid: int) -> set[int]:
-    """`pid`, its parent, and so on."""
+def ancestry(table: dict[int, ProcessEntry], pid: int) -> set[int]:
+    """Return `pid`, its parent, and so on."""
     found = {pid}
     while (above := table.get(pid)) is not None and above.parent not in found:
         pid = above.parent
@@ -105,8 +104,8 @@ def ancestry(table: dict[int, Entry], pid: int) -> set[int]:
     return found
 
 
-def targets(table: dict[int, Entry], mark: bytes, root: int | None) -> set[int]:
-    """Who carries the mark, and all descendants of these and of `root`; never this process or its ancestors."""
+def targets(table: dict[int, ProcessEntry], mark: bytes, root: int | None) -> set[int]:
+    """Return the processes with the mark, and all descendants of these and of `root`, without our ancestors and us."""
     children: dict[int, list[int]] = {}
     for pid, process in table.items():
         children.setdefault(process.parent, []).append(pid)
@@ -123,7 +122,7 @@ def targets(table: dict[int, Entry], mark: bytes, root: int | None) -> set[int]:
 
 
 def _send(kill: Callable[[int, int], None], number: int, sig: int) -> bool:
-    """False: we may not. One that ended a moment ago counts as reached: its children may not have been seen."""
+    """Return False if not permitted. A process that just exited counts as reached: it may have unseen children."""
     try:
         kill(number, sig)
     except ProcessLookupError:
@@ -134,10 +133,10 @@ def _send(kill: Callable[[int, int], None], number: int, sig: int) -> bool:
 
 
 def kill_pass(mark: bytes, root: int | None) -> dict[int, int]:
-    """SIGKILL all targets once, and their groups; returns whom it reached, each with when it started.
+    """SIGKILL all targets and their groups once. Return the PIDs that were reached, with their start times.
 
-    A group dies as a whole, so that a chain of forks in it cannot run ahead of us, when its leader is a
-    target or gone: never the group of this process or of one above it.
+    A group is killed as a whole if its leader is a target or gone, so that a chain of forks in it cannot run ahead of
+    us; never the group of this process or of its ancestors.
     """
     table = processes()
     found = targets(table, mark, root)
@@ -150,17 +149,17 @@ def kill_pass(mark: bytes, root: int | None) -> dict[int, int]:
 
 
 def kill_orphans(root: int, reap: Callable[[], bool]) -> bool:
-    """SIGKILL the children of `root`, which is this process, as they come; whether there were any.
+    """SIGKILL the children of `root`, which is this process, as they appear. Return whether there were any.
 
-    A chain of forks, each in a session of its own, is faster than a pass over /proc. But each link is an
-    orphan as soon as it has forked, so a child of its reaper, and these the kernel lists in some microseconds.
+    A chain of forks, each in a session of its own, is faster than a pass over /proc. But each link becomes an orphan
+    as soon as it has forked, and so a child of its reaper; the kernel lists these within microseconds.
     """
     for turn in range(100):
         try:
             with open(f"/proc/{root}/task/{root}/children", "rb") as file:
                 children = file.read().split()
         except OSError:
-            return False  # a kernel that does not list them
+            return False  # this kernel does not list them
         if not children:
             return turn > 0
         for pid in children:
@@ -170,10 +169,10 @@ def kill_orphans(root: int, reap: Callable[[], bool]) -> bool:
 
 
 def kill_all(mark: bytes, root: int | None, reap: Callable[[], bool], seconds: float = SWEEP_SECONDS) -> int:
-    """Kill pass after pass until two in a row found nobody, nobody to reap, and nobody still dying.
+    """Make kill passes until two in a row found no process to kill, to reap, or still dying. Return how many it killed.
 
-    `root` is whose descendants are meant besides the marked; `reap` collects the dead, and says whether
-    there were any. Takes `seconds` at most; returns how many were killed.
+    Descendants of `root` are killed besides the marked processes. `reap` collects the dead and returns whether there
+    were any. Takes at most `seconds`.
     """
     killed: dict[int, int] = {}
     clean = 0
@@ -184,25 +183,25 @@ def kill_all(mark: bytes, root: int | None, reap: Callable[[], bool], seconds: f
         killed |= reached
         if reap() or any_orphan or reached or any(map(_lives, killed, killed.values())):
             clean = 0
-            time.sleep(0.002)  # dying takes a moment: a pass right now would only find the same ones
+            time.sleep(0.002)  # dying takes a moment; a pass right now would only find the same processes
         else:
             clean += 1
     return len(killed)
 
 
 def _lives(pid: int, started: int) -> bool:
-    found = entry(pid)
+    found = read_entry(pid)
     return found is not None and found.started == started and not found.ended
 
 
 # ---- the program ---------------------------------------------------------------------------------
 
 
-class Launch:
-    """What to run. On its way it is these fields, each ended by a NUL, `environment` as NAME=VALUE.
+class KeeperStart:
+    """The command to run. Encoded, it is these fields, each followed by a NUL, `environment` as NAME=VALUE.
 
-    A file, not arguments: those show in `ps`, and there `pkill -f` would find the keeper too. Not the
-    keeper's own environment either, which would make it a carrier of every marker around it.
+    It is passed in a file. Arguments show in `ps`, so `pkill -f` would find the keeper too; and in the keeper's own
+    environment the keeper would carry every marker around it.
     """
 
     def __init__(
@@ -219,34 +218,34 @@ class Launch:
         return b"".join(field + b"\0" for field in (*fields, *self.argv, *self.environment))
 
     @classmethod
-    def decode(cls, data: bytes) -> Launch:
+    def decode(cls, data: bytes) -> KeeperStart:
         mark, linger, cwd, count, *rest = data.split(b"\0")[:-1]
         argc = int(count)
         return cls(mark, linger == b"1", cwd, rest[:argc], rest[argc:])
 
 
-def execute(launch: Launch) -> tuple[str, int]:
-    """Become the command. Returns only when that fails: the step, and its errno."""
+def execute(start: KeeperStart) -> tuple[str, int]:
+    """Become the command. Return only if that fails: the step, and its errno."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in range(1, signal.NSIG):
         try:
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
-            pass  # KILL, STOP, and the C library's own
+            pass  # KILL, STOP, and those of the C library
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
-        os.chdir(launch.cwd)
+        os.chdir(start.cwd)
     except OSError as error:
         return "chdir", error.errno or errno.EIO
-    environment = dict(item.split(b"=", 1) for item in (*launch.environment, launch.mark))
-    program = launch.argv[0]
+    environment = dict(item.split(b"=", 1) for item in (*start.environment, start.mark))
+    program = start.argv[0]
     path = environment.get(b"PATH", os.defpath.encode())
     tries = [program] if b"/" in program else [os.path.join(folder, program) for folder in path.split(b":")]
     failure = errno.ENOENT
     for file in tries:
         try:
-            os.execve(file, list(launch.argv), environment)
+            os.execve(file, list(start.argv), environment)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 failure = error.errno or errno.EIO
@@ -254,7 +253,7 @@ def execute(launch: Launch) -> tuple[str, int]:
 
 
 def become_subreaper() -> bool:
-    """Orphans below this process become its children. False where the kernel has no such thing."""
+    """Make orphans below this process its children. Return False if the kernel cannot do that."""
     if sys.platform != "linux":
         return False
     import ctypes
@@ -264,29 +263,29 @@ def become_subreaper() -> bool:
 
 
 class Keeper:
-    """The command, what is known of its end, and the pipe to tell it."""
+    """The command, its status, and the pipe to report it."""
 
-    def __init__(self, launch: Launch, status: int) -> None:
-        self.launch = launch
+    def __init__(self, command: KeeperStart, status: int) -> None:
+        self.command = command
         self.reaping = become_subreaper()
         self.pid = 0
         self.status: int | None = None
         self._to = status
 
-    def tell(self, line: str) -> None:
+    def report(self, line: str) -> None:
         try:
             os.write(self._to, line.encode() + b"\n")
         except BrokenPipeError:
-            pass  # cuggino is dead: the control pipe says so too
+            pass  # cuggino is dead, which the control pipe shows too
 
     def start(self) -> bool:
-        """Returns when the command is being executed, or False when that failed; either is told."""
+        """Start the command. Return False if it could not be executed. Report either."""
         result, failure = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             step, number = "exec", errno.EIO
             try:
-                step, number = execute(self.launch)
+                step, number = execute(self.command)
             finally:
                 os.write(failure, f"error {step} {number}".encode())
                 os._exit(127)
@@ -295,11 +294,11 @@ class Keeper:
         os.close(result)
         if error:
             os.waitpid(self.pid, 0)
-        self.tell(error.decode() or f"pid {self.pid}")
+        self.report(error.decode() or f"pid {self.pid}")
         return not error
 
     def reap(self) -> tuple[bool, bool]:
-        """Collect the dead. Returns whether there were any, and whether a child is left."""
+        """Reap dead children. Return whether there were any, and whether a child is left."""
         any_dead = False
         while True:
             try:
@@ -311,10 +310,10 @@ class Keeper:
             any_dead = True
             if pid == self.pid:
                 self.status = os.waitstatus_to_exitcode(status)
-                self.tell(f"exit {self.status}")
+                self.report(f"exit {self.status}")
 
     def wait(self, control: int, wakeup: int) -> None:
-        """Returns when it is time to kill what is left."""
+        """Return when it is time to kill what is left."""
         poll = select.poll()
         poll.register(control, select.POLLIN)
         poll.register(wakeup, select.POLLIN)
@@ -328,27 +327,27 @@ class Keeper:
             _, any_left = self.reap()
             if orders == b"" or b"k" in (orders or b"") or (deadline is not None and time.monotonic() >= deadline):
                 return
-            if self.status is not None and not (self.launch.linger and (any_left or not self.reaping)):
+            if self.status is not None and not (self.command.linger and (any_left or not self.reaping)):
                 return
             if b"i" in (orders or b"") and self.status is None:
                 _send(os.killpg, self.pid, signal.SIGINT)
             if b"t" in (orders or b"") and deadline is None:
-                self.ask_all()
+                self.terminate_all()
                 deadline = time.monotonic() + POLITE_SECONDS
 
-    def ask_all(self) -> None:
-        """SIGTERM to all that is left."""
+    def terminate_all(self) -> None:
+        """Send SIGTERM to everything that is left."""
         if not self.reaping:
             _send(os.killpg, self.pid, signal.SIGTERM)
-        for pid in targets(processes(), self.launch.mark, os.getpid()):
+        for pid in targets(processes(), self.command.mark, os.getpid()):
             _send(os.kill, pid, signal.SIGTERM)
 
     def sweep(self) -> None:
-        """Nothing of the command's tree is alive after this."""
+        """Kill what is left of the command's tree."""
         if not self.reaping:
             _send(os.killpg, self.pid, signal.SIGKILL)
-        kill_all(self.launch.mark, os.getpid(), lambda: self.reap()[0])
-        self.tell("swept")
+        kill_all(self.command.mark, os.getpid(), lambda: self.reap()[0])
+        self.report("swept")
 
 
 def main(control: int, status: int, file: int) -> int:
@@ -356,8 +355,8 @@ def main(control: int, status: int, file: int) -> int:
         os.set_inheritable(fd, False)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
-    with open(file, "rb") as launch_file:
-        keeper = Keeper(Launch.decode(launch_file.read()), status)
+    with open(file, "rb") as start_file:
+        keeper = Keeper(KeeperStart.decode(start_file.read()), status)
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -365,7 +364,7 @@ def main(control: int, status: int, file: int) -> int:
     if not keeper.start():
         return 127
     try:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # the input may be large, and is the command's alone
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # release the input, which may be large and is only for the command
         keeper.wait(control, wakeup)
     finally:
         keeper.sweep()

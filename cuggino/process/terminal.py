@@ -1,9 +1,9 @@
-"""A child that has the person's own terminal: its keys, its signals, its modes.
+"""Run a child in the person's terminal, with its keys, signals and modes.
 
-It cannot run under a keeper: a keeper's children are in sessions of their own, and a terminal belongs to one
-session. So it is in cuggino's own process group, in the terminal's foreground, as an editor that git opens. Ctrl+C,
-Ctrl+\\ and Ctrl+Z reach it as they reach any program. cuggino takes no notice of the first two, and of the third
-as the shell expects it. A guard (see `cuggino.process.guard`) ends what the child leaves behind.
+Such a child cannot run under a keeper, whose children are in sessions of their own, since a terminal belongs to one
+session. So it is in cuggino's process group, in the terminal's foreground, like an editor that git opens. Ctrl+C,
+Ctrl+\\ and Ctrl+Z reach it as they reach any program; cuggino ignores the first two and stops with the third, as a
+shell expects. A guard (`cuggino.process.guard`) kills what the child leaves behind.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ import trio
 from trio_util import wait_any
 
 from cuggino.process import keeper
-from cuggino.process.sweep import sweep_mark
+from cuggino.process.leftovers import sweep_mark
 
 _STDIN = 0
 _SLACK = 1.0
-"""Seconds beyond its own bound that a guard is given before it counts as stuck."""
+"""Seconds beyond its own time limit after which a guard counts as stuck."""
 
 
 async def run_in_terminal(
     argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], mark: str, force_kill: trio.Event, grace: float
 ) -> int:
-    """Run a program with cuggino's own stdin, stdout and stderr, stdin being a terminal; returns its status.
+    """Run a program with cuggino's stdin (a terminal), stdout and stderr. Return its status, negative for a signal.
 
-    The status is negative for a signal. `mark` is a name for its environment. Cancelled, the program gets SIGTERM
-    and up to `grace` seconds to exit, none when `force_kill` is set; then it is killed. When this returns or raises, no
-    process that carries the mark is alive, and the terminal has the modes and the foreground group that it had. Raises
-    OSError when the program cannot be executed.
+    `mark` names a variable in its environment. When cancelled, the program gets SIGTERM and up to `grace` seconds to
+    exit, none if `force_kill` is set; then it is killed. When this returns or raises, no process with the mark is
+    alive, and the terminal has its former modes and foreground group. Raise OSError if the program cannot be executed.
     """
-    with _left_to_the_child(signal.SIGINT, signal.SIGQUIT), _terminal_kept(_STDIN):
-        async with _guarded(f"{mark}=1"):
+    with _ignore_signals(signal.SIGINT, signal.SIGQUIT), _restore_terminal(_STDIN):
+        async with _run_guard(f"{mark}=1"):
             with trio.open_signal_receiver(signal.SIGCHLD) as changes:
                 with trio.CancelScope(shield=True):
                     process = await trio.lowlevel.open_process(argv, cwd=cwd, env={**environment, mark: "1"})
                 try:
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(_stop_along, process.pid, changes)
+                        nursery.start_soon(_stop_with_child, process.pid, changes)
                         status = await process.wait()
                         nursery.cancel_scope.cancel(reason="it has exited")
                 finally:
@@ -56,34 +55,34 @@ async def run_in_terminal(
 
 
 async def _end(process: trio.Process, force_kill: trio.Event, grace: float) -> None:
-    """Ends it if it has not ended: politely, then not."""
+    """End the process if it is still running: first with SIGTERM, then with SIGKILL."""
     if process.returncode is None:
         process.terminate()
-        process.send_signal(signal.SIGCONT)  # a stopped one could not obey
+        process.send_signal(signal.SIGCONT)  # a stopped process cannot react to SIGTERM
         with trio.move_on_after(grace):
             await wait_any(process.wait, force_kill.wait)
         process.kill()
         await process.wait()
 
 
-async def _stop_along(pid: int, changes: AsyncIterator[int]) -> None:
-    """When the child has stopped, stop cuggino, too: only then does the shell take its terminal back.
+async def _stop_with_child(pid: int, changes: AsyncIterator[int]) -> None:
+    """Stop cuggino when the child has stopped, since only then does the shell take its terminal back.
 
-    A program that reads single keys gets Ctrl+Z as one, and may stop itself alone. Where nobody could start it again
-    (no shell with jobs above), the kernel lets cuggino run on, and then the child does so at once.
+    A program that reads single keys gets Ctrl+Z as a key and may stop only itself. Without a shell with job control,
+    the kernel does not stop cuggino, and the child continues at once.
     """
-    if not hasattr(os, "waitid"):  # macOS, before Python 3.13: only the Ctrl+Z that the terminal itself obeys works
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13: only a Ctrl+Z that the terminal handles works
         return
     async for _ in changes:
-        with contextlib.suppress(ChildProcessError):  # it has ended meanwhile
+        with contextlib.suppress(ChildProcessError):  # it has exited meanwhile
             if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None:  # noqa: ASYNC222 - WNOHANG
                 os.killpg(os.getpgrp(), signal.SIGTSTP)
                 os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
-def _left_to_the_child(*numbers: signal.Signals) -> Iterator[None]:
-    """Signals that do nothing to cuggino in the block. Handlers, not SIG_IGN, which a child would inherit."""
+def _ignore_signals(*numbers: signal.Signals) -> Iterator[None]:
+    """Make cuggino ignore signals in the block, by handlers, since children would inherit SIG_IGN."""
     before = {number: signal.getsignal(number) for number in numbers}
     taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in taken:
@@ -96,10 +95,10 @@ def _left_to_the_child(*numbers: signal.Signals) -> Iterator[None]:
 
 
 @contextmanager
-def _terminal_kept(fd: int) -> Iterator[None]:
-    """The terminal's modes and its foreground group are the same again after the block.
+def _restore_terminal(fd: int) -> Iterator[None]:
+    """Restore the terminal's modes and foreground group after the block.
 
-    Not when somebody else has the terminal by then: a shell that was given it back has set it up for itself.
+    Do nothing if another group has the terminal by then: a shell that took it back has set it up for itself.
     """
     modes = termios.tcgetattr(fd)
     try:
@@ -107,12 +106,12 @@ def _terminal_kept(fd: int) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError, termios.error):  # it was closed
             front, ours = os.tcgetpgrp(fd), os.getpgrp()
-            if front == ours or not _is_a_group(front):
+            if front == ours or not _group_exists(front):
                 _set_up(fd, ours, modes)
 
 
 def _set_up(fd: int, group: int, modes: list[int | list[bytes | int]]) -> None:
-    """SIGTTOU would stop a process in the background that does this: it is kept away."""
+    """Set group and modes, with SIGTTOU blocked, which would stop a background process that does this."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         os.tcsetpgrp(fd, group)
@@ -121,7 +120,7 @@ def _set_up(fd: int, group: int, modes: list[int | list[bytes | int]]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _is_a_group(number: int) -> bool:
+def _group_exists(number: int) -> bool:
     try:
         os.killpg(number, 0)
     except ProcessLookupError:
@@ -132,8 +131,8 @@ def _is_a_group(number: int) -> bool:
 
 
 @asynccontextmanager
-async def _guarded(mark: str) -> AsyncIterator[None]:
-    """What carries the mark is dead after the block, and if cuggino dies in it. Bounded by a few seconds."""
+async def _run_guard(mark: str) -> AsyncIterator[None]:
+    """Kill every process with the mark after the block, or when cuggino dies in it. Takes a few seconds at most."""
     reading, writing = os.pipe()
     try:
         with trio.CancelScope(shield=True):

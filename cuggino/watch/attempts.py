@@ -8,8 +8,9 @@ from datetime import timedelta
 from cuggino.backlog import Item
 from cuggino.errors import LlmSessionErrorKind, LoopError
 from cuggino.events import AgentWaiting, LoopTerminalEvent, Send
-from cuggino.loop.loop import LoopContext, run_loop
-from cuggino.loop.session import Session, stored
+from cuggino.loop.context import LoopContext
+from cuggino.loop.loop import run_loop
+from cuggino.loop.session import Session, all_sessions
 from cuggino.loop.turn import sleep_until
 from cuggino.watch.intervals import WatchIntervals
 
@@ -18,7 +19,7 @@ _PROVIDER = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSes
 
 def session_for(context: LoopContext, item: Item) -> Session:
     """Return the item's unfinished session if it is about this content, else a new one; delete older ones."""
-    for session in stored(context.project):
+    for session in all_sessions(context.project):
         if session.state.backlog_file == item.name and session.state.ended is None:
             if session.state.backlog_hash == item.digest:
                 return session

@@ -1,4 +1,4 @@
-"""The audit: an agent that looks for what a person should judge, while nothing else is to be done."""
+"""The audit: an agent that looks for questions that a person should decide, while there is nothing else to do."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from cuggino.events import (
     WatchTbdItemFound,
 )
 from cuggino.items import list_items
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.project import uuid7, write_whole
 from cuggino.roles import Role
 
-LAST_WORDS = 1.0
-"""Seconds that telling of an interruption may take while everything else is being stopped."""
+REPORT_TIMEOUT = 1.0
+"""Seconds for sending the event of an interruption while everything else is being stopped."""
 
 
 async def audit(context: LoopContext, sender: Callable[[str | None], Send]) -> bool:
-    """Run one audit; whether it ended by itself. It raises nothing: the watch goes on whatever becomes of it.
+    """Run one audit, and return whether it ended by itself. A failure becomes an event and is not raised.
 
-    Each finding is on disk before its event. Cancelled, its whole process tree is dead when this ends.
+    Each finding is on disk before its event. When cancelled, leave no process alive.
     """
     send = sender(None)
     await send(WatchAuditStarted())
@@ -46,33 +46,33 @@ async def audit(context: LoopContext, sender: Callable[[str | None], Send]) -> b
         why = str(error)
     finally:
         if trio.current_effective_deadline() == -math.inf:
-            with trio.move_on_after(LAST_WORDS, shield=True):
+            with trio.move_on_after(REPORT_TIMEOUT, shield=True):
                 await send(WatchAuditInterrupted())
     await trio.lowlevel.checkpoint_if_cancelled()
     await send(WatchAuditEnded() if why is None else WatchAuditFailed(message=why))
     return why is None
 
 
-async def code_seen(context: LoopContext) -> str:
-    """What an audit looks at in the project: the commit, and the working tree with its specs."""
+async def code_fingerprint(context: LoopContext) -> str:
+    """Return a fingerprint of the code that an audit looks at: the commit, and the working tree with its specs."""
     git = context.git
     return f"{await git.head()} {await git.tree_fingerprint([context.project.state_dir])}"
 
 
-def fingerprint(context: LoopContext, code: str) -> str:
-    """What an audit looks at: the code that it has seen, and the findings that are known by now."""
+def audit_fingerprint(context: LoopContext, code: str) -> str:
+    """Return a fingerprint of all that an audit looks at: the code, and the findings known by now."""
     seen = [code, *list_items(context.project.tbd)]
     return hashlib.sha256("\0".join(seen).encode(errors="surrogateescape")).hexdigest()
 
 
 async def _run(context: LoopContext, sender: Callable[[str | None], Send]) -> str | None:
-    """None when it ended well, else why not."""
+    """Return why it failed, or None."""
     project, config, git = context.project, context.config, context.git
     session = uuid7()
     send = sender(session)
     activity = ActivityTimeout(ActivityLimits.of(config.limits), send)
 
-    async def see(event: Event) -> None:
+    async def handle(event: Event) -> None:
         await activity.pass_on(event)
         if isinstance(event, ToBeDiscussed):
             name = f"{uuid7()}.md"
@@ -95,12 +95,12 @@ async def _run(context: LoopContext, sender: Callable[[str | None], Send]) -> st
                     model=config.model,
                     budget_usd=config.limits.max_cost_usd,
                 ),
-                see,
+                handle,
             )
     finally:
         delete_output(output)
     if (verdict := activity.verdict()) is not None:
         return f"The auditor was stopped: {verdict}"
     if await git.tree_fingerprint([project.state_dir]) != before:
-        await send(SystemMessage(text="The working tree changed while the auditor ran, who may not change it."))
+        await send(SystemMessage(text="The working tree changed while the read-only auditor ran."))
     return None

@@ -1,4 +1,4 @@
-"""What folders hold, kept up to date: changes are waited out, and a recount finds what gave no notice."""
+"""Folder listings, kept up to date: changes are debounced, and a recount finds changes that gave no notice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 import trio
-from trio_util import AsyncValue
+from trio_util import AsyncValue, RepeatedEvent
 
 from cuggino import items
 from cuggino.errors import CugginoError, StorageError
@@ -22,11 +22,11 @@ ATTEMPTS = 3
 OpenNotices: TypeAlias = Callable[[Path, Callable[[], None]], AbstractAsyncContextManager[notices.Notices]]
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """A folder when it was last counted."""
+class FolderListing(msgspec.Struct, frozen=True):
+    """A folder's items when they were last counted."""
 
-    look: int
-    """Grows with each count. So a change that leaves the names as they are is seen too: an item was edited."""
+    version: int
+    """Grows with each count, so that an edit, which leaves the names unchanged, is noticed too."""
     names: tuple[str, ...]
     """The items, sorted."""
 
@@ -39,28 +39,28 @@ class BacklogUnreadable(CugginoError):
 
 async def watch_file_counts(
     folders: Sequence[Path],
-    counts: AsyncValue[tuple[Counted, ...] | None],
+    counts: AsyncValue[tuple[FolderListing, ...] | None],
     failed: Callable[[int, str], Awaitable[None]],
     *,
     open_notices: OpenNotices = notices.open_notices,
     list_items: Callable[[Path], tuple[str, ...]] = items.list_items,
     intervals: WatchIntervals = WatchIntervals(),  # noqa: B008 - frozen
 ) -> None:
-    """Keep `counts` at the latest of each folder, in the order of `folders`. Runs until cancelled.
+    """Keep `counts` at the latest listing of each folder, in the order of `folders`. Run until cancelled.
 
-    The first value comes at once; the folders are watched before they are counted, so nothing falls between.
-    A change in a folder starts a debounce (`intervals.debounce`), each further change starts it anew, for
-    `longest_debounce` in all; then the folder is counted. After `recount` without a count it is counted
-    anyway, but not during its debounce: what is half written is not seen because something happened elsewhere.
+    The first value comes at once. Folders are watched before they are counted, so no change is missed. A change in
+    a folder starts a debounce (`intervals.debounce`), which each further change restarts, up to `longest_debounce`
+    in all; then the folder is counted. After `recount` without a count it is counted anyway, except during its
+    debounce: a half-written file is not seen because something happened in the other folder.
 
-    One poll reads all folders. When it fails, `failed` is called with the number of failures in a row and what
-    went wrong, and the next poll is `recount` seconds later, whatever changes; after the third,
-    BacklogUnreadable is raised. `list_items` fails with StorageError, anything else is a bug.
+    One poll reads all folders. If it fails with StorageError, `failed` is called with the number of failures in a
+    row and the message, and the next poll is `recount` later, whatever changes. Raise BacklogUnreadable after the
+    third.
     """
     polls = _Polls(list_items, intervals.recount)
     async with AsyncExitStack() as stack:
         for path in folders:
-            folder = _Folder(path, intervals, polls.reconsider)
+            folder = _Folder(path, intervals, polls.debounce_started.set)
             folder.notices = await stack.enter_async_context(open_notices(path, folder.changed))
             polls.folders.append(folder)
         while True:
@@ -71,7 +71,7 @@ async def watch_file_counts(
                 if polls.failures == ATTEMPTS:
                     raise BacklogUnreadable(
                         f"The folders could not be read {ATTEMPTS} times in a row. {error.message}",
-                        advice="Make them readable again, then start anew.",
+                        advice="Make them readable, then start the watch again.",
                     ) from error
             await polls.until_due()
 
@@ -81,38 +81,38 @@ class _Folder:
 
     notices: notices.Notices
 
-    def __init__(self, path: Path, intervals: WatchIntervals, begins: Callable[[], None]) -> None:
+    def __init__(self, path: Path, intervals: WatchIntervals, started: Callable[[], None]) -> None:
         self.path = path
         self.ends = math.inf
-        """When its debounce ends; infinite: there is none."""
-        self.counted: Counted | None = None
+        """When its debounce ends; infinite without one."""
+        self.counted: FolderListing | None = None
         self._intervals = intervals
         self._last_end = math.inf
-        self._begins = begins
+        self._started = started
 
     def changed(self) -> None:
         now = trio.current_time()
-        begins = self.ends == math.inf
-        if begins:
+        starts = self.ends == math.inf
+        if starts:
             self._last_end = now + self._intervals.longest_debounce
         self.ends = min(now + self._intervals.debounce, self._last_end)
-        if begins:
-            self._begins()
+        if starts:
+            self._started()
 
-    def take(self, names: tuple[str, ...]) -> Counted:
-        """The latest: these names, unless they may be half of a change. The very first ones count as they are."""
+    def take(self, names: tuple[str, ...]) -> FolderListing:
+        """Return the latest listing: these names, unless the folder is changing. The first names always count."""
         changing = trio.current_time() < self.ends < math.inf
         if self.counted is None:
-            self.counted = Counted(1, names)
+            self.counted = FolderListing(1, names)
         elif not changing:
-            self.counted = Counted(self.counted.look + 1, names)
+            self.counted = FolderListing(self.counted.version + 1, names)
         if not changing:
             self.ends = math.inf
         return self.counted
 
 
 class _Polls:
-    """Reading the folders, and when."""
+    """Reads the folders, and knows when to read them next."""
 
     def __init__(self, list_items: Callable[[Path], tuple[str, ...]], recount: float) -> None:
         self.folders: list[_Folder] = []
@@ -121,10 +121,10 @@ class _Polls:
         self._list_items = list_items
         self._recount = recount
         self._last = -math.inf
-        self._reconsider = trio.Event()
+        self.debounce_started = RepeatedEvent()
 
-    async def poll(self) -> tuple[Counted, ...]:
-        """Read all folders, all in one moment. Raises StorageError when one of them cannot be read."""
+    async def poll(self) -> tuple[FolderListing, ...]:
+        """Read all folders at one moment. Raise StorageError if one of them cannot be read."""
         for folder in self.folders:
             await folder.notices.renew()
         self._last = trio.current_time()
@@ -138,13 +138,8 @@ class _Polls:
 
     async def until_due(self) -> None:
         while trio.current_time() < (due := self._due()):
-            self._reconsider = trio.Event()
             with trio.move_on_at(due):
-                await self._reconsider.wait()
-
-    def reconsider(self) -> None:
-        """A debounce has begun: the next poll may be another one."""
-        self._reconsider.set()
+                await self.debounce_started.wait()
 
     def _due(self) -> float:
         regular = self._last + self._recount

@@ -1,4 +1,4 @@
-"""What the watch does next: a pure function of what it knows."""
+"""What a watch does next: a pure function of its state and of what is in the folders."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import msgspec
 from cuggino.events import WatchBacklogWaiting, WatchLoopEvent, WatchSpecIssueWaiting
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the folders: spec issues, items that can be taken (in order), items that are set aside."""
+class WatchSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the folders: the number of spec issues, the ready items in order, the number of blocked items."""
 
     spec_issues: int
     ready: tuple[str, ...]
     blocked: int
 
     @property
-    def untakeable(self) -> int:
-        """Items that exist but cannot be taken."""
+    def not_ready(self) -> int:
+        """The number of items that cannot be taken: blocked ones, and all of them while there are spec issues."""
         return self.blocked + (len(self.ready) if self.spec_issues else 0)
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the watch stands. `finished` counts archived and blocked items, `validated` what the last validation saw.
+class WatchState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a watch. `finished` counts archived and blocked items, `validated` those at the last validation.
 
-    `places` is how many items may be worked on at a time, `active` how many are.
+    `places` is the number of items that may be worked on at a time, `active` the number that is.
     """
 
     places: int = 1
@@ -40,18 +40,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     failure: Literal["validation-failed", "poll-failed", "setup-failed"] | None = None
 
 
-class Look(msgspec.Struct, frozen=True):
-    """Read the folders, and decide again."""
+class Recount(msgspec.Struct, frozen=True):
+    """Read the folders and decide again."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing can be done. `told` is the event of this state; None while items are being worked on."""
+    """There is nothing to do now. `event` reports that; None while items are being worked on."""
 
-    told: WatchLoopEvent | None
+    event: WatchLoopEvent | None
 
 
-class Finish(msgspec.Struct, frozen=True):
-    """Nothing new begins: wait until an item that is being worked on has come to its end."""
+class AwaitItem(msgspec.Struct, frozen=True):
+    """Start nothing new: wait for an item that is being worked on to end."""
 
 
 class Take(msgspec.Struct, frozen=True):
@@ -65,55 +65,55 @@ class Validate(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The watch is over."""
+    """End the watch."""
 
     reason: Literal["idle", "interrupted", "validation-failed", "poll-failed", "setup-failed"]
     exit_code: int
 
 
-Action: TypeAlias = Look | Wait | Take | Finish | Validate | End
+Action: TypeAlias = Recount | Wait | Take | AwaitItem | Validate | End
 
 _EXIT_CODES = {"validation-failed": 1, "poll-failed": 3, "setup-failed": 1}
-DRAINED = 130
+DRAINED_EXIT_CODE = 130
 
 
-def decide(standing: Standing, known: Known | None) -> Action:
-    """What comes next. `known` is None where the folders were not looked at since something was done.
+def decide(state: WatchState, snapshot: WatchSnapshot | None) -> Action:
+    """Return the next action. `snapshot` is None if the folders were not read since the last action.
 
-    What is being worked on is not among what is ready.
+    Items that are being worked on are not among the ready ones.
     """
-    if standing.active and (standing.draining or standing.failure is not None):
-        return Finish()
-    unvalidated = standing.validates and standing.finished > standing.validated
-    if standing.failure in ("validation-failed", "setup-failed"):
-        return End(standing.failure, _EXIT_CODES[standing.failure])
-    if standing.failure is not None:
-        return Validate() if unvalidated else End(standing.failure, _EXIT_CODES[standing.failure])
-    if standing.draining:
-        return Validate() if unvalidated else End("interrupted", DRAINED)
-    if standing.validates and standing.finished >= (standing.threshold or standing.every):
+    if state.active and (state.draining or state.failure is not None):
+        return AwaitItem()
+    unvalidated = state.validates and state.finished > state.validated
+    if state.failure in ("validation-failed", "setup-failed"):
+        return End(state.failure, _EXIT_CODES[state.failure])
+    if state.failure is not None:
+        return Validate() if unvalidated else End(state.failure, _EXIT_CODES[state.failure])
+    if state.draining:
+        return Validate() if unvalidated else End("interrupted", DRAINED_EXIT_CODE)
+    if state.validates and state.finished >= (state.threshold or state.every):
         return Validate()
-    if known is None:
-        return Look()
-    if known.spec_issues == 0 and known.ready and standing.active < standing.places:
-        return Take(known.ready[0])
-    if standing.active:
+    if snapshot is None:
+        return Recount()
+    if snapshot.spec_issues == 0 and snapshot.ready and state.active < state.places:
+        return Take(snapshot.ready[0])
+    if state.active:
         return Wait(None)
-    if standing.until_idle:
+    if state.until_idle:
         if unvalidated:
             return Validate()
-        return End("idle", 4 if known.spec_issues else 1 if known.blocked else 0)
-    return Wait(WatchSpecIssueWaiting() if known.spec_issues else WatchBacklogWaiting())
+        return End("idle", 4 if snapshot.spec_issues else 1 if snapshot.blocked else 0)
+    return Wait(WatchSpecIssueWaiting() if snapshot.spec_issues else WatchBacklogWaiting())
 
 
-def after_validation(standing: Standing, *, passed: bool) -> Standing:
-    """The threshold moves past what was validated, in steps of `every`."""
-    threshold = standing.threshold or standing.every
-    while threshold <= standing.finished:
-        threshold += standing.every
+def after_validation(state: WatchState, *, passed: bool) -> WatchState:
+    """Return the state with a threshold beyond the validated items, in steps of `every`."""
+    threshold = state.threshold or state.every
+    while threshold <= state.finished:
+        threshold += state.every
     return msgspec.structs.replace(
-        standing,
-        validated=standing.finished,
+        state,
+        validated=state.finished,
         threshold=threshold,
-        failure=standing.failure if passed else "validation-failed",
+        failure=state.failure if passed else "validation-failed",
     )

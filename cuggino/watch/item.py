@@ -16,7 +16,7 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.ledger import Ledger
 from cuggino.watch.places import ItemWork, Place
@@ -65,7 +65,7 @@ class ItemProcess:
         if work.end == "blocked":
             await work.clean_up()
             return await self._block(item, work.reason, send)
-        self._ledger.forget(name)
+        self._ledger.clear(name)
         return await self._leave(context, item, work, send)
 
     async def _leave(self, context: LoopContext, item: Item, work: ItemWork, send: Send) -> ItemOutcome:
@@ -82,7 +82,7 @@ class ItemProcess:
         return ItemOutcome.KEPT
 
     async def _failed(self, context: LoopContext, item: Item, message: str, send: Send) -> ItemOutcome:
-        attempt = self._ledger.failed(item.name, item.digest)
+        attempt = self._ledger.record_failure(item.name, item.digest)
         retries = self._intervals.item_retries
         retry_in = retries[attempt - 1] if attempt <= len(retries) else None
         await send(WatchItemFailed(filename=item.name, message=message, attempt=attempt, retry_in=retry_in))

@@ -1,4 +1,4 @@
-"""What the watch knows about items that did not go well: `.cuggino/state.json`, for itself and for `status`."""
+"""The watch's record of items that failed or are blocked: `.cuggino/state.json`, which `cuggino status` reads too."""
 
 from __future__ import annotations
 
@@ -10,81 +10,78 @@ from cuggino.backlog import digest_of
 from cuggino.project import SPOILED, Project, write_whole
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An item with this content failed `attempts` times; `blocked` says why it is set aside, if it is."""
+class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An item that failed `attempts` times with this content. `blocked` is the reason if it is blocked."""
 
     digest: str
     attempts: int = 0
     blocked: str | None = None
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The file. `audited` is what the last audit that ended looked at."""
+class LedgerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The file's content. `audited` is the fingerprint of the last audit that ended."""
 
-    items: dict[str, Trouble] = {}
+    items: dict[str, ItemRecord] = {}
     audited: str | None = None
 
 
 class Ledger:
-    """The state, on disk after each change. A watch that starts anew forgets its items' troubles, not its audit."""
+    """The stored state, on disk after each change. A new watch keeps the last audit but drops the items' records."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         try:
-            former = msgspec.json.decode(project.state_file.read_bytes(), type=State)
-        except (OSError, *SPOILED):  # it holds nothing that could not be found out anew
-            former = State()
-        self._state = State(audited=former.audited)
-        self._write()
+            former = msgspec.json.decode(project.state_file.read_bytes(), type=LedgerState)
+        except (OSError, *SPOILED):  # everything in it can be found out again
+            former = LedgerState()
+        self._save(LedgerState(audited=former.audited))
 
     @property
     def audited(self) -> str | None:
         return self._state.audited
 
-    def audit_ended(self, fingerprint: str) -> None:
-        self._state = msgspec.structs.replace(self._state, audited=fingerprint)
-        self._write()
+    def record_audit(self, fingerprint: str) -> None:
+        self._save(msgspec.structs.replace(self._state, audited=fingerprint))
 
-    def failed(self, name: str, digest: str) -> int:
-        """Another failure on this content; how many there were."""
-        known = self._known(name)
-        attempts = 1 if known is None or known.digest != digest else known.attempts + 1
-        self._put(name, Trouble(digest=digest, attempts=attempts))
+    def record_failure(self, name: str, digest: str) -> int:
+        """Record a failure of an item with this content, and return how many there are now."""
+        attempts = self._attempts(name, digest) + 1
+        self._put(name, ItemRecord(digest=digest, attempts=attempts))
         return attempts
 
     def block(self, name: str, digest: str, reason: str) -> None:
-        """Set the item aside until its content is another."""
-        known = self._known(name)
-        attempts = known.attempts if known is not None and known.digest == digest else 0
-        self._put(name, Trouble(digest=digest, attempts=attempts, blocked=reason))
+        """Set an item aside until its content changes."""
+        self._put(name, ItemRecord(digest=digest, attempts=self._attempts(name, digest), blocked=reason))
 
-    def forget(self, name: str) -> None:
-        """The item is done, or another one."""
-        if self._known(name) is not None:
-            items = {known: trouble for known, trouble in self._state.items.items() if known != _spelled_out(name)}
-            self._state = msgspec.structs.replace(self._state, items=items)
-            self._write()
+    def clear(self, name: str) -> None:
+        """Drop an item's record: it is done, or its content is new."""
+        if self._find(name) is not None:
+            items = {known: record for known, record in self._state.items.items() if known != _escape(name)}
+            self._save(msgspec.structs.replace(self._state, items=items))
 
-    def ready(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those that are not set aside, in order. One whose content has changed is ready again."""
+    def select_ready(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the items that are not blocked, in order. A blocked item is ready again once its content changes."""
         return tuple(name for name in names if not self._is_blocked(name))
 
     def _is_blocked(self, name: str) -> bool:
-        trouble = self._known(name)
-        return trouble is not None and trouble.blocked is not None and digest_of(self._project, name) == trouble.digest
+        record = self._find(name)
+        return record is not None and record.blocked is not None and digest_of(self._project, name) == record.digest
 
-    def _known(self, name: str) -> Trouble | None:
-        return self._state.items.get(_spelled_out(name))
+    def _attempts(self, name: str, digest: str) -> int:
+        record = self._find(name)
+        return record.attempts if record is not None and record.digest == digest else 0
 
-    def _put(self, name: str, trouble: Trouble) -> None:
-        items = {**self._state.items, _spelled_out(name): trouble}
-        self._state = msgspec.structs.replace(self._state, items=items)
-        self._write()
+    def _find(self, name: str) -> ItemRecord | None:
+        return self._state.items.get(_escape(name))
 
-    def _write(self) -> None:
-        write_whole(self._project.state_file, msgspec.json.format(msgspec.json.encode(self._state)))
+    def _put(self, name: str, record: ItemRecord) -> None:
+        self._save(msgspec.structs.replace(self._state, items={**self._state.items, _escape(name): record}))
+
+    def _save(self, state: LedgerState) -> None:
+        self._state = state
+        write_whole(self._project.state_file, msgspec.json.format(msgspec.json.encode(state)))
 
 
-def _spelled_out(name: str) -> str:
-    """A name that is no UTF-8 cannot be written as JSON as it is."""
+def _escape(name: str) -> str:
+    """Return a name that JSON can hold, also for one that is not valid UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

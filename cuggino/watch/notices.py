@@ -1,7 +1,7 @@
-"""A folder's change notices: from watchdog's threads into Trio.
+"""A folder's change notices, passed from watchdog's threads into Trio.
 
-Notices are a convenience, not a promise. Some file systems give none, the system may have no watch left, its
-queue may overflow, a watch may die with its folder. Who needs to be right looks for itself from time to time.
+Notices are a convenience, not a guarantee: some file systems send none, the system may have no watch left, its
+queue may overflow, a watch may die with its folder. Callers that need certainty also check the folder regularly.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from watchdog.observers.api import BaseObserver
 
 from cuggino.items import is_item_name, restore
 
-# Opened and closed-without-writing are not among them: our own reading would be a change. A folder that is
-# deleted is: it may be the watched one.
+# Without opened and closed-without-writing, which our own reading causes. With deleted directories, since the
+# watched folder may be deleted.
 CHANGES: list[type[FileSystemEvent]] = [
     FileCreatedEvent,
     FileModifiedEvent,
@@ -42,31 +42,31 @@ CHANGES: list[type[FileSystemEvent]] = [
 ]
 
 STOPPING = 2.0
-"""Seconds that watchdog's threads have to end. They take a millisecond, or half a second while they wait for
-the second half of a rename."""
+"""Seconds that watchdog's threads have to end. They take a millisecond, or half a second while they wait for the
+second half of a rename."""
 
-# What it warns of is expected here, and without a handler Python would print it into the terminal.
+# Its warnings are expected here, and without a handler Python would print them in the terminal.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 
 class Notices(Protocol):
-    """The notices of one folder, whatever folder is at its path."""
+    """The notices of the folder at one path, even if that folder is replaced."""
 
     async def renew(self) -> None:
-        """Watch the folder that is there now; nothing if it is watched already. Never fails: see `watching`."""
+        """Watch the folder that is at the path now. Never fails: see `watching`."""
 
     @property
     def watching(self) -> bool:
-        """Whether notices can be expected. False: there was no folder to watch, or no watch to be had."""
+        """Whether notices can be expected. False without a folder, or if the system has no watch left."""
 
 
 @asynccontextmanager
 async def open_notices(folder: Path, changed: Callable[[], None]) -> AsyncIterator[Notices]:
-    """Notices for the length of the block, from the first `renew` on; `changed` is called in Trio's thread.
+    """Call `changed` in Trio's thread when items change, from the first `renew` until the block ends.
 
-    It is called once for many changes of the same moment: items created, written, renamed or deleted, or the
-    folder itself deleted. A folder that is renamed, or made again, is watched from the next `renew` on. After
-    the block there is no more call, and watchdog's threads have ended or have been given 2 seconds to.
+    Changes are items created, written, renamed or deleted, and the folder itself deleted; several at the same moment
+    make one call. A folder that was renamed or made again is watched from the next `renew` on. After the block
+    there are no more calls, and watchdog's threads have ended or had 2 seconds to do so.
     """
     notices = _FolderNotices(folder, changed)
     try:
@@ -84,7 +84,7 @@ class _FolderNotices:
 
     @property
     def watching(self) -> bool:
-        # A watch ends with its folder, and the next folder may be given the same inode.
+        # a watch ends with its folder, and the next folder may have the same inode
         return self._observer is not None and all(emitter.is_alive() for emitter in self._observer.emitters)
 
     async def renew(self) -> None:
@@ -100,10 +100,10 @@ class _FolderNotices:
         await self._stop()
 
     def _find(self) -> tuple[int, int] | None:
-        """What identifies the folder at the path, which is made if it is missing; None: there is none to watch."""
+        """Return device and inode of the folder, making it if it is missing; None if it cannot be watched."""
         with contextlib.suppress(OSError):
             restore(self._folder)
-            # watchdog takes a file for a watch of its parent, and a folder that is closed to us for a success
+            # watchdog would watch the parent of a file, and would report success for an unreadable folder
             if self._folder.is_dir() and os.access(self._folder, os.R_OK):
                 status = self._folder.stat()
                 return status.st_dev, status.st_ino
@@ -113,10 +113,10 @@ class _FolderNotices:
         observer: BaseObserver | None = None
         try:
             observer = Observer()
-            # It would watch a link instead of the folder behind it.
+            # it would watch a link instead of the folder behind it
             observer.schedule(self._bridge, os.path.realpath(self._folder), event_filter=CHANGES)
             observer.start()
-        except (OSError, RuntimeError):  # no inotify instance, no watch, or no thread left: tried again by `renew`
+        except (OSError, RuntimeError):  # no inotify instance, watch or thread left; `renew` tries again
             if observer is not None:
                 _end(observer)
         else:
@@ -130,7 +130,7 @@ class _FolderNotices:
 
 
 class _Bridge(FileSystemEventHandler):
-    """Called in watchdog's thread, which an exception would end."""
+    """Called in watchdog's thread, which an exception would kill."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.closed = False
@@ -141,7 +141,7 @@ class _Bridge(FileSystemEventHandler):
         names = [os.fsdecode(path).rpartition(os.sep)[2] for path in (event.src_path, event.dest_path) if path]
         if any(map(is_item_name, names)):
             with contextlib.suppress(trio.RunFinishedError):
-                self._trio.run_sync_soon(self._put, idempotent=True)  # many files at once are one call
+                self._trio.run_sync_soon(self._put, idempotent=True)  # one call for many files
 
     def _put(self) -> None:
         if not self.closed:
@@ -149,7 +149,7 @@ class _Bridge(FileSystemEventHandler):
 
 
 def _end(observer: BaseObserver) -> None:
-    with contextlib.suppress(OSError):  # a watch that is gone already
-        observer.stop()  # also ends what runs before `start`
+    with contextlib.suppress(OSError):  # the watch no longer exists
+        observer.stop()  # also needed before `start`
     if observer.is_alive():
         observer.join()

@@ -1,4 +1,4 @@
-"""The waiting phase: until something can be done, with reports of being idle, and an audit beside it."""
+"""The waiting phase of a watch: until something can be done, with idle reports and an audit in the background."""
 
 from __future__ import annotations
 
@@ -10,89 +10,91 @@ import trio
 from trio_util import AsyncValue, periodic
 
 from cuggino.events import Send, WatchIdle, WatchLoopEvent, WatchPollFailed
-from cuggino.watch.counting import BacklogUnreadable, Counted
-from cuggino.watch.course import Action, Known, Wait
+from cuggino.watch.counting import BacklogUnreadable, FolderListing
+from cuggino.watch.course import Action, Wait, WatchSnapshot
 
 T = TypeVar("T")
 
-Counting = Callable[[AsyncValue[tuple[Counted, ...] | None], Callable[[int, str], Awaitable[None]]], Awaitable[None]]
+Counting = Callable[
+    [AsyncValue[tuple[FolderListing, ...] | None], Callable[[int, str], Awaitable[None]]], Awaitable[None]
+]
 
 
 class Waiting:
-    """One waiting phase. It ends with the first action that is not to wait.
+    """One waiting phase. It ends with the first action other than `Wait`.
 
-    `count` keeps the two folders' latest (spec issues, backlog) for as long as the phase lasts; `know` makes of it
-    what is known, `decide` what is to be done. `beside` (the audit) runs beside the waiting,
-    unless that ends at once; when the phase ends it is cancelled, and nothing of it is left when `run` returns.
+    `count` keeps the listings of the two folders (spec issues, backlog) up to date; `snapshot` and `decide` turn them
+    into the next action. Unless the phase ends at once, `background` (the audit) runs until the phase ends: it is
+    cancelled then, and nothing of it is left when `run` returns. `idle_report` is the seconds between two `WatchIdle`.
     """
 
     def __init__(
         self,
         *,
         count: Counting,
-        know: Callable[[tuple[Counted, ...]], Known],
-        decide: Callable[[Known], Action],
-        beside: Callable[[], Awaitable[None]] | None,
+        snapshot: Callable[[tuple[FolderListing, ...]], WatchSnapshot],
+        decide: Callable[[WatchSnapshot], Action],
+        background: Callable[[], Awaitable[None]] | None,
         send: Send,
         idle_report: float,
     ) -> None:
         self._count = count
-        self._know = know
+        self._take_snapshot = snapshot
         self._decide = decide
-        self._beside = beside
+        self._background = background
         self._send = send
         self._idle_report = idle_report
-        self._counts: AsyncValue[tuple[Counted, ...] | None] = AsyncValue(None)
-        self._known: Known | None = None
-        self._told: type[WatchLoopEvent] | None = None
-        self._reports = False
+        self._listings: AsyncValue[tuple[FolderListing, ...] | None] = AsyncValue(None)
+        self._snapshot: WatchSnapshot | None = None
+        self._sent: type[WatchLoopEvent] | None = None
+        self._reporting = False
 
     async def run(self) -> Action | None:
-        """None: the folders could not be read three times in a row, as was told."""
+        """Return the action that ended the phase, or None if the folders could not be read three times in a row."""
         action: Action | None = None
         async with trio.open_nursery() as phase:
             phase.start_soon(self._keep_counting, phase)
-            async with aclosing(_closable(self._counts.eventual_values())) as values:
-                async for counts in values:
-                    if counts is None:
+            async with aclosing(_closable(self._listings.eventual_values())) as values:
+                async for listings in values:
+                    if listings is None:
                         continue
-                    self._known = self._know(counts)
-                    action = self._decide(self._known)
+                    self._snapshot = self._take_snapshot(listings)
+                    action = self._decide(self._snapshot)
                     if not isinstance(action, Wait):
                         break
-                    if action.told is None:
+                    if action.event is None:
                         continue
-                    if self._told is None and self._beside is not None:
-                        phase.start_soon(self._beside)
-                    if type(action.told) is not self._told:
-                        self._told = type(action.told)
-                        await self._send(action.told)
-                    self._begin_reports(phase)
+                    if self._sent is None and self._background is not None:
+                        phase.start_soon(self._background)
+                    if type(action.event) is not self._sent:
+                        self._sent = type(action.event)
+                        await self._send(action.event)
+                    self._start_reports(phase)
             phase.cancel_scope.cancel(reason="there is something to do")
         return None if isinstance(action, Wait) else action
 
     async def _keep_counting(self, phase: trio.Nursery) -> None:
         async def failed(attempt: int, message: str) -> None:
             await self._send(WatchPollFailed(attempt=attempt, message=message))
-            self._begin_reports(phase)
+            self._start_reports(phase)
 
         try:
-            await self._count(self._counts, failed)
+            await self._count(self._listings, failed)
         except BacklogUnreadable:
             phase.cancel_scope.cancel(reason="the folders cannot be read")
 
-    def _begin_reports(self, phase: trio.Nursery) -> None:
-        if not self._reports:
-            self._reports = True
+    def _start_reports(self, phase: trio.Nursery) -> None:
+        if not self._reporting:
+            self._reporting = True
             phase.start_soon(self._report)
 
     async def _report(self) -> None:
         async with aclosing(_closable(periodic(self._idle_report))) as times:
             async for elapsed, _ in times:
-                blocked = None if self._known is None else self._known.untakeable
+                blocked = None if self._snapshot is None else self._snapshot.not_ready
                 await self._send(WatchIdle(wait_seconds=round(elapsed), blocked=blocked))
 
 
 def _closable(values: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """trio-util's async generators, by their real type: they must be closed in the scope that they began in."""
+    """Cast one of trio-util's async generators to its real type: it must be closed in the scope where it started."""
     return cast(AsyncGenerator[T, None], values)

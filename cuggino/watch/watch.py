@@ -23,21 +23,21 @@ from cuggino.events import (
     WatchValidationPassed,
     WatchValidationStarted,
 )
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.project import uuid7
 from cuggino.signals import Shutdown, ShutdownStage
-from cuggino.watch.audit import audit, code_seen, fingerprint
-from cuggino.watch.counting import Counted, watch_file_counts
+from cuggino.watch.audit import audit, audit_fingerprint, code_fingerprint
+from cuggino.watch.counting import FolderListing, watch_file_counts
 from cuggino.watch.course import (
-    DRAINED,
+    DRAINED_EXIT_CODE,
     Action,
+    AwaitItem,
     End,
-    Finish,
-    Known,
-    Look,
-    Standing,
+    Recount,
     Take,
     Validate,
+    WatchSnapshot,
+    WatchState,
     after_validation,
     decide,
 )
@@ -98,7 +98,7 @@ async def run_watch(
             end = await watch.run()
         finally:
             if trio.current_effective_deadline() == -math.inf:
-                end = End("interrupted", 128 + shutdown.signal if shutdown.signal is not None else DRAINED)
+                end = End("interrupted", 128 + shutdown.signal if shutdown.signal is not None else DRAINED_EXIT_CODE)
             with trio.move_on_after(LAST_WORDS, shield=True):
                 await watch.answer(shutdown.stage)
                 await send(WatchEnded(reason=end.reason, completed=watch.completed, exit_code=end.exit_code))
@@ -124,7 +124,7 @@ class _BacklogWatch:
         self._item_ended = RepeatedEvent()
         self._waiting = trio.CancelScope()
         self._answered = ShutdownStage.WORKING
-        self._seen: Counted | None = None
+        self._seen: FolderListing | None = None
         self._ready: tuple[str, ...] = ()
         self._blocked: set[str] = set()
         self._context = context
@@ -138,7 +138,7 @@ class _BacklogWatch:
         folders = (project.spec_issues, project.backlog)
         self._count = count or partial(watch_file_counts, folders, intervals=options.intervals)
         self._command = config.validate_command or config.check_command
-        self._standing = Standing(
+        self._standing = WatchState(
             places=options.jobs,
             until_idle=options.until_idle,
             validates=self._command is not None,
@@ -155,7 +155,7 @@ class _BacklogWatch:
 
     async def _act(self, workers: trio.Nursery | None) -> End:
         """Items are worked on by the workers, or here, one after the other, without any."""
-        action: Action = Look()
+        action: Action = Recount()
         while not isinstance(action, End):
             match action:
                 case Take() if workers is not None:
@@ -165,7 +165,7 @@ class _BacklogWatch:
                 case Take():
                     await self._work_on(action.name)
                     action = self._decide(None)
-                case Finish():
+                case AwaitItem():
                     await self._item_ended.wait()
                     action = self._decide(None)
                 case Validate():
@@ -175,7 +175,7 @@ class _BacklogWatch:
                     action = await self._wait()
         return action
 
-    def _decide(self, known: Known | None) -> Action:
+    def _decide(self, known: WatchSnapshot | None) -> Action:
         draining = self._shutdown.stage is not ShutdownStage.WORKING
         standing = msgspec.structs.replace(self._standing, draining=draining, active=len(self._taken))
         return decide(standing, known)
@@ -187,9 +187,9 @@ class _BacklogWatch:
         on has come to its end, it leads to what that demands."""
         waiting = Waiting(
             count=self._count,
-            know=self._know,
+            snapshot=self._know,
             decide=self._decide,
-            beside=self._audit if self._context.config.audit else None,
+            background=self._audit if self._context.config.audit else None,
             send=self._send,
             idle_report=self._intervals.idle_report,
         )
@@ -200,22 +200,22 @@ class _BacklogWatch:
             self._standing = msgspec.structs.replace(self._standing, failure="poll-failed")
         return self._decide(None)
 
-    def _know(self, counts: tuple[Counted, ...]) -> Known:
+    def _know(self, counts: tuple[FolderListing, ...]) -> WatchSnapshot:
         spec_issues, backlog = counts
         if backlog is not self._seen:  # not in the middle of its debounce, when a file may be half written
-            self._seen, self._ready = backlog, self._ledger.ready(backlog.names)
+            self._seen, self._ready = backlog, self._ledger.select_ready(backlog.names)
         blocked = len(backlog.names) - len(self._ready)
         ready = tuple(name for name in self._ready if name not in self._taken)
-        return Known(spec_issues=len(spec_issues.names), ready=ready, blocked=blocked)
+        return WatchSnapshot(spec_issues=len(spec_issues.names), ready=ready, blocked=blocked)
 
     async def _audit(self) -> None:
         """One audit, unless the last one that ended has seen all this."""
         try:
-            code = await code_seen(self._context)  # before it: what changes meanwhile it may not have seen
-            if fingerprint(self._context, code) == self._ledger.audited:
+            code = await code_fingerprint(self._context)  # before it: what changes meanwhile it may not have seen
+            if audit_fingerprint(self._context, code) == self._ledger.audited:
                 return
             if await audit(self._context, self._sender):
-                self._ledger.audit_ended(fingerprint(self._context, code))
+                self._ledger.record_audit(audit_fingerprint(self._context, code))
         except CugginoError as error:
             await self._send(WatchAuditFailed(message=str(error)))
 

@@ -24,7 +24,7 @@ from cuggino.output.stream import OutputClosed
 from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.runtime import exit_code
-from cuggino.watch.course import End, Known, Standing, decide
+from cuggino.watch.course import End, WatchSnapshot, WatchState, decide
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -153,7 +153,7 @@ def test_every_last_event_is_told_with_the_code_that_a_run_ends_with() -> None:
 
 def _ending(*, spec_issues: int = 0, blocked: int = 0) -> End:
     """Of a watch that was to end when nothing is ready."""
-    end = decide(Standing(until_idle=True), Known(spec_issues=spec_issues, ready=(), blocked=blocked))
+    end = decide(WatchState(until_idle=True), WatchSnapshot(spec_issues=spec_issues, ready=(), blocked=blocked))
     assert isinstance(end, End)
     return end
 
@@ -165,7 +165,7 @@ def test_every_reason_for_a_watch_s_end_is_told_with_its_codes() -> None:
     }
     failed: list[Literal["validation-failed", "poll-failed", "setup-failed"]]
     failed = ["validation-failed", "poll-failed", "setup-failed"]
-    ends = [decide(Standing(failure=reason), None) for reason in failed]
+    ends = [decide(WatchState(failure=reason), None) for reason in failed]
     assert told == {
         "idle": [end.exit_code for end in (_ending(), _ending(spec_issues=1, blocked=1), _ending(blocked=1))],
         "interrupted": [128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from cuggino.errors import GitHubError
-from cuggino.github import GitHub, Slug, logged_in, origin, rate_limit, words
+from cuggino.git.remotes import Slug, find_origin
+from cuggino.github import GitHub, error_message, is_logged_in, rate_limit
 from tests.e2e.github_server import (
     BAD_GATEWAY,
     CUT,
@@ -96,14 +97,14 @@ async def test_every_status_is_an_answer(server: GitHubServer, github: GitHub, s
 
 async def test_a_gateways_page_is_an_answer_without_words(server: GitHubServer, github: GitHub) -> None:
     server.fail("graphql", BAD_GATEWAY)
-    assert words(await github.graphql("query { viewer { login } }")) == "HTTP 502"
+    assert error_message(await github.graphql("query { viewer { login } }")) == "HTTP 502"
 
 
 async def test_a_refusal_says_why(server: GitHubServer, github: GitHub) -> None:
     errors = [{"code": "custom", "message": "A pull request already exists for o:b."}, "and a text"]
     server.fail("repos/o/r/pulls", Reply(422, {"message": "Validation Failed", "errors": errors}))
     answer = await github.ask("POST", "repos/o/r/pulls", {})
-    assert words(answer) == "Validation Failed; A pull request already exists for o:b.; and a text (HTTP 422)"
+    assert error_message(answer) == "Validation Failed; A pull request already exists for o:b.; and a text (HTTP 422)"
 
 
 async def test_graphql_errors_are_in_an_answer(server: GitHubServer, github: GitHub) -> None:
@@ -196,34 +197,34 @@ async def test_login_is_known_without_a_request(project: Path, home: Path, serve
     slug = Slug("o", "r")
     other = Slug("o", "r", "git.example.org")
     with_token = gh_environment(home, server, gh)
-    assert await logged_in(slug, project, with_token)
-    assert not await logged_in(other, project, with_token)
+    assert await is_logged_in(slug, project, with_token)
+    assert not await is_logged_in(other, project, with_token)
     without = gh_environment(home, server, gh, GH_TOKEN="")
-    assert not await logged_in(slug, project, without)
+    assert not await is_logged_in(slug, project, without)
     enterprise = {**without, "GH_ENTERPRISE_TOKEN": "dummy"}
-    assert not await logged_in(other, project, enterprise)
-    assert await logged_in(other, project, {**enterprise, "GH_HOST": "git.example.org"})
+    assert not await is_logged_in(other, project, enterprise)
+    assert await is_logged_in(other, project, {**enterprise, "GH_HOST": "git.example.org"})
     hosts = home / ".config" / "gh" / "hosts.yml"
     hosts.write_text("github.com:\n    oauth_token: dummy\n    user: ada\n    git_protocol: https\n")
-    assert await logged_in(slug, project, without)
+    assert await is_logged_in(slug, project, without)
     assert server.requests == []
 
 
 async def test_without_gh(project: Path, tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
-    with pytest.raises(GitHubError, match="There is no gh"):
+    with pytest.raises(GitHubError, match="gh is not installed"):
         await GitHub(project, environment).ask("GET", "user")
-    assert not await logged_in(Slug("o", "r"), project, environment)
+    assert not await is_logged_in(Slug("o", "r"), project, environment)
 
 
 async def test_the_origin(project: Path, tmp_path: Path) -> None:
     git(project, "init", "--quiet", "--initial-branch", "main")
-    assert await origin(project) is None
+    assert await find_origin(project) is None
     bare_origin(tmp_path / "origin.git", project)
-    assert await origin(project) == Slug("o", "r")
+    assert await find_origin(project) == Slug("o", "r")
     git(project, "config", "url.git@github.com:.insteadOf", "mine:")
     git(project, "remote", "set-url", "origin", "mine:p/q.git")
-    assert await origin(project) == Slug("p", "q")
+    assert await find_origin(project) == Slug("p", "q")
 
 
 async def test_pull_requests_of_the_loopback(
@@ -233,15 +234,15 @@ async def test_pull_requests_of_the_loopback(
     git(project, "init", "--quiet", "--initial-branch", "main")
     pulls = Pulls(server, bare_origin(tmp_path / "origin.git", project))
     wanted = {"title": "T", "head": "b", "base": "main", "body": "why"}
-    assert "Validation" in words(await github.ask("POST", "repos/o/r/pulls", wanted))
+    assert "Validation" in error_message(await github.ask("POST", "repos/o/r/pulls", wanted))
     who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
     git(project, *who, "commit", "--quiet", "--allow-empty", "-m", "first")
     git(project, "push", "--quiet", "origin", "HEAD:main", "HEAD:b")
-    assert "No commits" in words(await github.ask("POST", "repos/o/r/pulls", wanted))
+    assert "No commits" in error_message(await github.ask("POST", "repos/o/r/pulls", wanted))
     git(project, *who, "commit", "--quiet", "--allow-empty", "-m", "second")
     git(project, "push", "--quiet", "origin", "HEAD:b")
     assert (await github.ask("POST", "repos/o/r/pulls", wanted)).status == 201
-    assert "already exists" in words(await github.ask("POST", "repos/o/r/pulls", wanted))
+    assert "already exists" in error_message(await github.ask("POST", "repos/o/r/pulls", wanted))
     found = await github.ask("GET", "repos/o/r/pulls?head=o:b&base=main&state=open")
     assert found.body.count(b'"number": 1') == 1
     assert len(pulls.all) == 1

@@ -19,8 +19,7 @@ import trio
 
 from cuggino.process import keeper
 from cuggino.process.children import Child, Children, Command
-from cuggino.process.owner import start_time
-from cuggino.process.sweep import sweep, variable
+from cuggino.process.leftovers import marker_prefix, start_time, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no subreaper")
 
@@ -75,7 +74,7 @@ class Scene:
         return [int(pid) for pid in self.pids_file.read_text().split()] if self.pids_file.exists() else []
 
     def carriers(self) -> list[int]:
-        name = variable(self.marker).encode()
+        name = marker_prefix(self.marker).encode()
         return [pid for pid in keeper.processes() if keeper.carries(pid, name)]
 
     def alive(self) -> list[int]:
@@ -108,7 +107,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def keeper_of(child: Child) -> int:
-    found = keeper.entry(child.pid)
+    found = keeper.read_entry(child.pid)
     assert found is not None
     return found.parent
 
@@ -161,14 +160,14 @@ async def test_a_status_by_signal_is_negative(scene: Scene) -> None:
 async def test_the_environment_is_the_given_one_and_the_marker(scene: Scene) -> None:
     await scene.run(scene.command("env", ODD="a\nb=c", EMPTY=""))
     marker, *others = sorted(scene.output.splitlines())
-    assert re.fullmatch(rf"{variable(scene.marker)}\d+=1", marker)
+    assert re.fullmatch(rf"{marker_prefix(scene.marker)}\d+=1", marker)
     assert others == ["EMPTY=", "ODD=a", f"PATH={os.environ['PATH']}", "b=c"]
 
 
 async def test_the_marker_gets_through_a_shell_that_drops_odd_names(scene: Scene) -> None:
     """`dash` does not pass on names with a dash, and a UUID has some."""
     await scene.run(scene.shell("sh -c env"))
-    assert variable(scene.marker) in scene.output
+    assert marker_prefix(scene.marker) in scene.output
 
 
 async def test_signals_are_as_a_fresh_process_has_them(scene: Scene) -> None:
@@ -210,7 +209,7 @@ async def test_the_keeper_shows_nothing_of_the_command_and_carries_no_marker(sce
         above = keeper_of(child)
         assert b"sleep" not in arguments(above)
         assert b"SECRET" not in Path(f"/proc/{above}/environ").read_bytes()
-        assert not keeper.carries(above, variable(scene.marker).encode())
+        assert not keeper.carries(above, marker_prefix(scene.marker).encode())
 
 
 # ---- what cannot be executed ---------------------------------------------------------------------
@@ -237,7 +236,7 @@ async def test_a_program_that_cannot_be_executed_is_named(scene: Scene, program:
         assert raised.value.filename == program
         with pytest.RaisesGroup(error):
             async with trio.open_nursery() as nursery:
-                await nursery.start(scene.children().tend, scene.command(program))
+                await nursery.start(scene.children().run, scene.command(program))
 
 
 @pytest.mark.parametrize(("name", "error"), [("missing", FileNotFoundError), ("plain-file", NotADirectoryError)])
@@ -295,7 +294,7 @@ async def test_cancelled_it_takes_all_that_it_started_with_it(scene: Scene, esca
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             command = scene.shell(ESCAPES[escape] + WRITTEN_DOWN + "exec sleep 1000")
-            await nursery.start(scene.children().tend, command)
+            await nursery.start(scene.children().run, command)
             await until(lambda: len(scene.pids) >= 1)
             nursery.cancel_scope.cancel()
         assert scene.alive() == []
@@ -333,7 +332,7 @@ from pathlib import Path
 from cuggino.process.children import Children, Command
 command = Command(argv=("sh", "-c", "echo $$ >> pids; exec env -i setsid sleep 1000"), cwd=Path.cwd(),
                   environment=os.environ, stdout=Path("inner"))
-trio.run(Children(marker="inner-{scene.marker}").tend, command)
+trio.run(Children(marker="inner-{scene.marker}").run, command)
 """
     with trio.fail_after(10):
         async with scene.children(grace=0).start(scene.python(inner)):
@@ -382,7 +381,7 @@ async def test_a_hurry_cuts_the_grace_short(scene: Scene) -> None:
     force_kill = trio.Event()
     with trio.fail_after(4):
         async with trio.open_nursery() as nursery:
-            child = await nursery.start(scene.children(force_kill=force_kill, grace=60).tend, scene.shell(IGNORES))
+            child = await nursery.start(scene.children(force_kill=force_kill, grace=60).run, scene.shell(IGNORES))
             await until(lambda: "ready" in scene.output)
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
@@ -489,7 +488,7 @@ from pathlib import Path
 from cuggino.process.children import Children, Command
 marker, script = sys.argv[1:]
 command = Command(argv=("sh", "-c", script), cwd=Path.cwd(), environment=os.environ, stdout=Path("out"))
-trio.run(Children(marker=marker).tend, command)
+trio.run(Children(marker=marker).run, command)
 """
 
 

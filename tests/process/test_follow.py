@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from cuggino.process.children import Children, Command
-from cuggino.process.follow import Following, Lines
+from cuggino.process.follow import Follower, LineSplitter
 
 
 class Reader:
@@ -19,7 +19,7 @@ class Reader:
         self.path = path
         self.lines: list[bytes] = []
         self.seen_at: list[float] = []
-        self._splitter = Lines()
+        self._splitter = LineSplitter()
 
     async def feed(self, chunk: bytes) -> None:
         new = self._splitter.feed(chunk)
@@ -31,7 +31,7 @@ class Reader:
         command = Command(argv=argv, cwd=self.path.parent, environment={"PATH": os.environ["PATH"]}, stdout=self.path)
         with trio.fail_after(10):
             async with Children(marker=str(uuid.uuid4())).start(command) as child:
-                await Following(self.path).until(child.gone, self.feed)
+                await Follower(self.path).until(child.gone, self.feed)
                 assert child.gone.is_set()
 
 

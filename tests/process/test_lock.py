@@ -17,7 +17,7 @@ import pytest
 
 from cuggino.errors import LockedError, StorageError
 from cuggino.lock import Owner, lock, read_owner
-from cuggino.process.owner import start_time
+from cuggino.process.leftovers import start_time
 from cuggino.project import Project
 
 HOLDER = """

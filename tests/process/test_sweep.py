@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from cuggino.process import keeper
-from cuggino.process.owner import start_time
-from cuggino.process.sweep import sweep, variable
+from cuggino.process.leftovers import marker_prefix, start_time, sweep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
 
@@ -35,7 +34,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def marked(marker: str, number: int = 1) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], f"{variable(marker)}{number}": "1"}
+    return {"PATH": os.environ["PATH"], f"{marker_prefix(marker)}{number}": "1"}
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 5) -> None:
@@ -51,7 +50,7 @@ from pathlib import Path
 from cuggino.process.children import Children, Command
 script = "echo $$ >> pids; (setsid ./tool &) ; exec sleep 1000"
 command = Command(argv=("sh", "-c", script), cwd=Path.cwd(), environment=os.environ, stdout=Path("out"))
-trio.run(Children(marker=sys.argv[1]).tend, command)
+trio.run(Children(marker=sys.argv[1]).run, command)
 """
 
 
@@ -64,7 +63,7 @@ def test_after_cuggino_and_its_keeper_were_killed_a_sweep_ends_the_rest(tmp_path
     with subprocess.Popen([sys.executable, "-c", CUGGINO, marker], cwd=tmp_path) as cuggino:
         wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
         agent, *tools = map(int, pids.read_text().split())
-        found = keeper.entry(agent)
+        found = keeper.read_entry(agent)
         assert found is not None
         cuggino.send_signal(signal.SIGSTOP)  # or it would notice, and sweep by itself
         os.kill(found.parent, signal.SIGKILL)
@@ -77,7 +76,7 @@ def test_after_cuggino_and_its_keeper_were_killed_a_sweep_ends_the_rest(tmp_path
 
 def test_only_its_own_marker_counts(marker: str, started: list[subprocess.Popen[bytes]]) -> None:
     other = str(uuid.uuid4())
-    value_only = {"X": f"{variable(marker)}1=1"}
+    value_only = {"X": f"{marker_prefix(marker)}1=1"}
     environments: list[dict[str, str]] = [marked(marker, 1), marked(marker, 12), marked(other), value_only]
     started += [subprocess.Popen(["/bin/sleep", "1000"], env=environment) for environment in environments]
     assert sweep(marker) == 2
@@ -88,7 +87,7 @@ def test_only_its_own_marker_counts(marker: str, started: list[subprocess.Popen[
 
 def test_it_spares_itself_and_who_started_it(marker: str) -> None:
     """Somebody may start cuggino from inside the tree of a dead one."""
-    program = f"import subprocess; from cuggino.process.sweep import sweep; print(sweep({marker!r}))"
+    program = f"import subprocess; from cuggino.process.leftovers import sweep; print(sweep({marker!r}))"
     ended = subprocess.run(
         ["sh", "-c", 'sleep 1000 & "$0" -c "$1"; echo still here', sys.executable, program],
         env=marked(marker),
@@ -134,7 +133,7 @@ def test_a_name_with_parentheses_and_spaces_hides_nothing(
     odd = tmp_path / ") R 1 (x"
     odd.symlink_to("/bin/sleep")
     started += [subprocess.Popen([odd, "1000"])]
-    found = keeper.entry(started[0].pid)
+    found = keeper.read_entry(started[0].pid)
     assert found is not None
     assert found.parent == os.getpid()
     assert found.group == os.getpgid(0)
@@ -143,7 +142,7 @@ def test_a_name_with_parentheses_and_spaces_hides_nothing(
 
 IN_A_GROUP_WITHOUT_LEADER = """
 import os, subprocess, sys, time
-from cuggino.process.sweep import sweep
+from cuggino.process.leftovers import sweep
 os.setpgid(0, 0)
 leader = os.getpid()
 if os.fork():
@@ -163,7 +162,7 @@ finally:
 def test_a_group_with_one_of_us_in_it_is_not_killed_as_a_group(marker: str, tmp_path: Path) -> None:
     """Though its leader is gone: the marked process dies alone."""
     out = tmp_path / "out"
-    command = [sys.executable, "-c", IN_A_GROUP_WITHOUT_LEADER, marker, f"{variable(marker)}1"]
+    command = [sys.executable, "-c", IN_A_GROUP_WITHOUT_LEADER, marker, f"{marker_prefix(marker)}1"]
     with out.open("wb") as file:
         subprocess.run(command, check=True, timeout=10, stdout=file)
     wait_for(lambda: out.read_text() == "1 -9 None\n")

@@ -14,7 +14,7 @@ import trio
 from cuggino.events import LogLine, PlanningStart, WatchItemCompleted, WatchProcessingItem, decode_log_line
 from cuggino.loop.course import Step as CourseStep
 from cuggino.loop.session import SessionState
-from cuggino.watch.ledger import State
+from cuggino.watch.ledger import LedgerState
 from tests.process.house import APPROVE, DONE, PLAN, PROGRESS, House, Step, script, turn
 
 THINK: Step = {"do": "think", "seconds": 0.15}
@@ -86,7 +86,7 @@ class Trial:
 
     def nothing_is_torn(self) -> None:
         if (state := self.house.state / "state.json").exists():
-            msgspec.json.decode(state.read_bytes(), type=State)
+            msgspec.json.decode(state.read_bytes(), type=LedgerState)
         for path in self.sessions:
             msgspec.json.decode(path.read_bytes(), type=SessionState)
 

@@ -26,7 +26,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.utils import BaseThread
 
 from cuggino.watch import notices
-from cuggino.watch.counting import BacklogUnreadable, Counted, watch_file_counts
+from cuggino.watch.counting import BacklogUnreadable, FolderListing, watch_file_counts
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.notices import Notices, open_notices
 
@@ -44,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 class Watch:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.counts: AsyncValue[tuple[Counted, ...] | None] = AsyncValue(None)
+        self.counts: AsyncValue[tuple[FolderListing, ...] | None] = AsyncValue(None)
         self.failed: list[int] = []
         self.on_failure: Callable[[], object] = lambda: None
 
     @property
-    def now(self) -> Counted:
+    def now(self) -> FolderListing:
         assert self.counts.value is not None
         return self.counts.value[0]
 
@@ -59,8 +59,8 @@ class Watch:
 
     async def looks(self, more: int) -> None:
         """Wait until it was counted so many times more."""
-        look = self.now.look + more
-        await self.counts.wait_value(lambda value: value is not None and value[0].look >= look)
+        look = self.now.version + more
+        await self.counts.wait_value(lambda value: value is not None and value[0].version >= look)
 
     async def fail(self, attempt: int, _message: str) -> None:
         self.failed.append(attempt)
@@ -111,7 +111,7 @@ async def test_files_that_are_created_renamed_and_deleted_are_counted(folder: Pa
         await watch.holds("c.md")
         (folder / "c.md").unlink()
         await watch.holds()
-        assert watch.now.look == 6
+        assert watch.now.version == 6
 
 
 async def test_an_edit_is_one_look_at_the_same_number(folder: Path) -> None:
@@ -120,7 +120,7 @@ async def test_an_edit_is_one_look_at_the_same_number(folder: Path) -> None:
         (folder / "a.md").write_text("something else")
         await watch.looks(1)
         await trio.sleep(3 * DEBOUNCE)
-        assert watch.now == Counted(2, ("a.md",))
+        assert watch.now == FolderListing(2, ("a.md",))
 
 
 async def test_an_edit_the_way_editors_save_is_one_look(folder: Path) -> None:
@@ -132,7 +132,7 @@ async def test_an_edit_the_way_editors_save_is_one_look(folder: Path) -> None:
         (folder / ".a.md.swp").rename(folder / "a.md")
         await watch.looks(1)
         await trio.sleep(3 * DEBOUNCE)
-        assert watch.now == Counted(2, ("a.md",))
+        assert watch.now == FolderListing(2, ("a.md",))
 
 
 async def test_reading_changes_nothing(folder: Path) -> None:
@@ -142,7 +142,7 @@ async def test_reading_changes_nothing(folder: Path) -> None:
         list(folder.iterdir())
         (folder / "a.md").chmod(0o600)
         await trio.sleep(3 * DEBOUNCE)
-        assert watch.now.look == 1
+        assert watch.now.version == 1
         (folder / "a.md").write_text("b")  # it was listening
         await watch.looks(1)
 
@@ -155,7 +155,7 @@ async def test_files_that_do_not_count_change_nothing(folder: Path) -> None:
         (folder / "sub").mkdir()
         (folder / "sub" / "a.md").touch()
         await trio.sleep(3 * DEBOUNCE)
-        assert watch.now.look == 1
+        assert watch.now.version == 1
         (folder / "a.md").touch()
         await watch.holds("a.md")
 
@@ -251,7 +251,7 @@ async def test_twenty_thousand_files_dropped_in_are_one_debounce_and_trio_stays_
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.run_process, [sys.executable, "-c", program, str(folder)])
             await watch.counts.wait_value(lambda value: value is not None and len(value[0].names) == 20_000)
-        assert watch.now.look == 2
+        assert watch.now.version == 2
 
 
 # ---- notices alone ----------------------------------------------------------------------------

@@ -86,7 +86,7 @@ PLACES = {
     ),
     "backing off after a failure": Place(
         config={"limits": {"nudges": 0}},
-        intervals={"retries": [60]},
+        intervals={"item_retries": [60]},
         roles={"implementer": [LOST]},
         reached=until("WatchItemFailed"),
         planned=True,
@@ -96,7 +96,7 @@ PLACES = {
     ),
     "waiting for a provider that stays overloaded": Place(
         config={"limits": {"retries": 0}},
-        intervals={"provider": 60},
+        intervals={"provider_pauses": [60]},
         roles={"implementer": [[{"do": "fail", "kind": "overloaded"}]]},
         reached=until("AgentWaiting"),
         planned=True,

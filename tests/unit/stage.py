@@ -1,6 +1,6 @@
-"""A loop's world without processes: agents that play a list of performances, commands and git that answer at once.
+"""A loop's environment without processes: scripted agents, and commands and git that finish at once.
 
-Everything waits on Trio's clock only, so that tests on the virtual clock are exact.
+Everything waits on Trio's clock only, so tests on the virtual clock are exact.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import trio
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.config import Config
 from cuggino.errors import GitError
-from cuggino.events import AgentMessage, Event, LlmTerminalMarkerEvent, Send
+from cuggino.events import AgentMessage, Event, LlmTerminalMarkerEvent, LoopTerminalEvent, Send
 from cuggino.loop.command import CommandResult
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
+from cuggino.loop.loop import run_loop
+from cuggino.loop.session import Session
 from cuggino.project import Project
 from cuggino.roles import Role
 
@@ -29,7 +31,7 @@ Performance: TypeAlias = Callable[[AgentOptions, Send], Awaitable[AgentResult | 
 
 
 def says(*events: Event, then: Exception | None = None, status: int = 0) -> Performance:
-    """Sends the events; then fails with `then`, or ends."""
+    """Send the events, then fail with `then` or exit."""
 
     async def perform(_options: AgentOptions, send: Send) -> AgentResult:
         for event in events:
@@ -42,7 +44,7 @@ def says(*events: Event, then: Exception | None = None, status: int = 0) -> Perf
 
 
 def plans(marker: LlmTerminalMarkerEvent, plan: str = "# Plan\n1. the task") -> Performance:
-    """Writes the plan to where it is expected."""
+    """Write the plan to the planner's file, then send the marker."""
 
     async def perform(options: AgentOptions, send: Send) -> AgentResult:
         options.writable[0].write_text(plan)
@@ -53,7 +55,7 @@ def plans(marker: LlmTerminalMarkerEvent, plan: str = "# Plan\n1. the task") -> 
 
 
 class Played(msgspec.Struct, kw_only=True):
-    """One start of an agent."""
+    """One start of an agent, `at` a virtual time."""
 
     role: Role
     options: AgentOptions
@@ -62,7 +64,7 @@ class Played(msgspec.Struct, kw_only=True):
 
 
 class Troupe:
-    """All agents: each start plays the role's next performance; the last one is played again and again."""
+    """All agents. Each start plays the role's next performance; the last one repeats."""
 
     name = "troupe"
 
@@ -103,7 +105,7 @@ class Troupe:
 
 
 class StillRepository:
-    """A git whose tree changes with each implementer, or when the test says so; commits have numbers."""
+    """A git whose tree changes with each implementer, or when a test changes `tree`; commits are numbered."""
 
     def __init__(self, troupe: Troupe) -> None:
         self.tree = 0
@@ -129,7 +131,7 @@ class StillRepository:
 
 
 class PromptCommands:
-    """Commands that answer at once, and remember in what order they were run."""
+    """Commands that finish at once and record the order in which they ran."""
 
     def __init__(self, exit_code: int = 0) -> None:
         self.run_commands: list[str] = []
@@ -161,7 +163,7 @@ class PromptCommands:
 
 
 class Stage:
-    """Everything together. `events` is what was sent, with the virtual time of each."""
+    """Everything that a loop needs. `events` are those sent, `times` their virtual times."""
 
     def __init__(self, root: Path, troupe: Troupe, config: Config | None = None) -> None:
         self.project = Project.find(root)
@@ -171,6 +173,7 @@ class Stage:
         self.commands = PromptCommands()
         self.events: list[Event] = []
         self.times: list[float] = []
+        self.session: Session
         self.context = LoopContext(
             project=self.project,
             config=config or Config(),
@@ -181,13 +184,18 @@ class Stage:
             random=Random(7),
         )
 
+    async def run(self, session: Session | None = None, send: Send | None = None) -> LoopTerminalEvent:
+        """Run this session, or else a new one, which is then `session`."""
+        self.session = session or Session.create(self.project, "the focus")
+        return await run_loop(self.context, self.session, send or self.send)
+
     async def send(self, event: Event) -> None:
         self.events.append(event)
         self.times.append(trio.current_time())
 
     @property
     def names(self) -> list[str]:
-        """The kinds of the events, without what agents say on the way."""
+        """The types of the events, without messages of agents."""
         return [type(event).__name__ for event in self.events if not isinstance(event, AgentMessage)]
 
     @property

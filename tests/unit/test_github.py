@@ -1,4 +1,4 @@
-"""What gh has printed, and what remotes are called, without gh."""
+"""Responses that gh printed, and URLs of remotes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuggino.github import Answer, Slug, parse, rate_limit, slug_of, words
+from cuggino.git.remotes import Slug, parse_remote_url
+from cuggino.github import Response, error_message, parse_response, rate_limit
 
 
 @pytest.mark.parametrize(
@@ -33,26 +34,26 @@ from cuggino.github import Answer, Slug, parse, rate_limit, slug_of, words
         ("", None),
     ],
 )
-def test_the_repository_of_a_url(url: str, slug: Slug | None) -> None:
-    assert slug_of(url) == slug
+def test_a_remote_url_names_a_repository_or_none(url: str, slug: Slug | None) -> None:
+    assert parse_remote_url(url) == slug
 
 
-def test_an_answer_of_http_2() -> None:
+def test_a_response_of_http_2_is_parsed() -> None:
     printed = b"HTTP/2.0 200 OK\nContent-Type: application/json\r\nX-Ratelimit-Remaining: 12\r\n\r\n{}\r\n\r\n"
     headers = {"content-type": "application/json", "x-ratelimit-remaining": "12"}
-    assert parse(printed) == Answer(200, headers, b"{}\r\n\r\n")
+    assert parse_response(printed) == Response(200, headers, b"{}\r\n\r\n")
 
 
 @pytest.mark.parametrize("printed", [b"", b"HTTP/1.1 200", b"gh: no\nHTTP/1.1 200 OK\n\r\n", b"{}"])
-def test_no_line_of_http_is_no_answer(printed: bytes) -> None:
-    assert parse(printed) is None
+def test_output_without_a_line_of_http_is_not_a_response(printed: bytes) -> None:
+    assert parse_response(printed) is None
 
 
 @given(st.binary(), st.sampled_from([200, 403, 422, 429, 502]))
-def test_any_body_can_be_asked_what_it_means(body: bytes, status: int) -> None:
-    answer = Answer(status, {}, body)
-    assert words(answer).endswith(f"HTTP {status}") or words(answer).endswith(f"(HTTP {status})")
-    assert rate_limit(answer, 0) == (60 if status == 429 else None)
+def test_any_body_can_be_interpreted(body: bytes, status: int) -> None:
+    response = Response(status, {}, body)
+    assert error_message(response).endswith(f"HTTP {status}") or error_message(response).endswith(f"(HTTP {status})")
+    assert rate_limit(response, 0) == (60 if status == 429 else None)
 
 
 @pytest.mark.parametrize(
@@ -69,17 +70,17 @@ def test_any_body_can_be_asked_what_it_means(body: bytes, status: int) -> None:
         (502, {"retry-after": "30"}, b"", None),
     ],
 )
-def test_how_long_a_limit_holds(status: int, headers: dict[str, str], body: bytes, seconds: float | None) -> None:
-    assert rate_limit(Answer(status, headers, body), 1000) == seconds
+def test_the_seconds_of_a_rate_limit(status: int, headers: dict[str, str], body: bytes, seconds: float | None) -> None:
+    assert rate_limit(Response(status, headers, body), 1000) == seconds
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"message": "Validation Failed", "errors": "a\\n text"}', "Validation Failed; a text (HTTP 422)"),
         (b'{"message": null, "errors": [{"code": "x"}, {"message": "m"}, {"message": "m"}]}', "m (HTTP 422)"),
         (b'["message"]', "HTTP 422"),
     ],
 )
-def test_what_a_refusal_says(body: bytes, said: str) -> None:
-    assert words(Answer(422, {}, body)) == said
+def test_the_message_of_an_error(body: bytes, message: str) -> None:
+    assert error_message(Response(422, {}, body)) == message

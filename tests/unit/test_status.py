@@ -252,7 +252,7 @@ def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project
     ):
         (project.backlog / name).write_text(text)
     ledger = Ledger(project)
-    ledger.failed("2-b.md", digest_of(project, "2-b.md"))
+    ledger.record_failure("2-b.md", digest_of(project, "2-b.md"))
     ledger.block("3-日本.md", digest_of(project, "3-日本.md"), "it failed 3 times: no")
     ledger.block("4-d.md", "other", "x")
     begun = Session.create(project, "@1-a.md", backlog_file="1-a.md", backlog_hash=digest_of(project, "1-a.md"))

@@ -13,7 +13,7 @@ import msgspec
 
 from cuggino.backlog import Item
 from cuggino.events import Send
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.sandbox.confine import SandboxContext
 from cuggino.watch.intervals import WatchIntervals
 

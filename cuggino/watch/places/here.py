@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cuggino.backlog import Item
 from cuggino.events import LoopLimitReached, LoopSpecIssue, Send
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.watch.attempts import run_through, session_for
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.places import ItemWork

@@ -22,9 +22,9 @@ from cuggino.events import LoopApproved, LoopSpecIssue, LoopTerminalEvent, Sandb
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, integrate, remove_integrated
 from cuggino.integrate.repair import merge_context
+from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Outcome
-from cuggino.loop.loop import LoopContext
-from cuggino.loop.session import stored
+from cuggino.loop.session import all_sessions
 from cuggino.manifest import SandboxManifest
 from cuggino.project import Project, write_whole
 from cuggino.sandbox import records
@@ -82,7 +82,7 @@ class InSandbox:
         last = await self._run_loop(there, item, sender)
 
         async def end_sessions() -> None:
-            for session in stored(there.project):
+            for session in all_sessions(there.project):
                 session.delete()
 
         if isinstance(last, LoopSpecIssue):
@@ -131,7 +131,7 @@ class InSandbox:
         self, there: LoopContext, item: Item, sender: Callable[[str | None], Send]
     ) -> LoopTerminalEvent:
         """Run the item's loop to its end; one that was approved before a crash is not run again."""
-        for session in stored(there.project):
+        for session in all_sessions(there.project):
             ended = session.state.ended
             if ended is not None and ended.outcome is Outcome.APPROVED and session.state.backlog_hash == item.digest:
                 return LoopApproved(iteration=session.state.course.iteration)

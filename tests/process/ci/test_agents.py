@@ -13,14 +13,14 @@ import trio
 
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.ci.agents import SandboxedFixers
-from cuggino.ci.branch import GitBranch, Remotes
+from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
 from cuggino.ci.file import StateFile, hide
 from cuggino.ci.ports import NonFastForward, Refused
 from cuggino.config import Config
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind, StorageError
 from cuggino.events import AgentMessage, Event, Send
-from cuggino.github import Slug
+from cuggino.git.remotes import Remotes, Slug
 from cuggino.process.children import Children
 from cuggino.project import Project, uuid7
 from cuggino.roles import Role
@@ -79,9 +79,9 @@ class Scene:
     async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
         self.ran.append(options)
         said = self.does(options.cwd, options)
-        words = said if isinstance(said, str) else await said
-        await send(AgentMessage(text=words))
-        return AgentResult(exit_status=0, final_text=words)
+        error_message = said if isinstance(said, str) else await said
+        await send(AgentMessage(text=error_message))
+        return AgentResult(exit_status=0, final_text=error_message)
 
     async def interactive(self, options: AgentOptions) -> int:
         raise NotImplementedError
@@ -313,8 +313,8 @@ async def test_a_conflict_that_the_agent_leaves_is_not_committed(scene: Scene) -
 
 
 async def test_pushing(scene: Scene) -> None:
-    def commit(parent: str, words: str) -> str:
-        return git(scene.root, "commit-tree", "-p", parent, "-m", words, f"{parent}^{{tree}}")
+    def commit(parent: str, error_message: str) -> str:
+        return git(scene.root, "commit-tree", "-p", parent, "-m", error_message, f"{parent}^{{tree}}")
 
     first = commit(scene.head, "first")
     await scene.branch.push(first)
@@ -340,7 +340,7 @@ async def test_where_a_repository_is(scene: Scene) -> None:
         ("ssh://git@github.com/o/r", "ssh://git@github.com/eve/r.git"),
     ):
         git(scene.root, "remote", "set-url", "origin", url)
-        assert await remotes.named(ours) == "origin"
+        assert await remotes.find(ours) == "origin"
         assert await remotes.address(ours, ours) == "origin"
         assert await remotes.address(fork, ours) == address
     git(scene.root, "remote", "add", "eve", "https://github.com/eve/r")

@@ -18,7 +18,7 @@ from cuggino.backlog import Item, read_item
 from cuggino.config import Config
 from cuggino.errors import LoopError
 from cuggino.events import AgentMessage, Approved, Done, Event, PlanComplete, Send, SpawnCompleted, SystemMessage
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.manifest import SandboxManifest
 from cuggino.process.children import Children
 from cuggino.project import uuid7

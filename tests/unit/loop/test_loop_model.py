@@ -1,4 +1,4 @@
-"""The loop against a plain model of it: agents that end in every way, in every order, interrupted anywhere."""
+"""The loop against a plain model: agents that end in every way, in every order, interrupted anywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cuggino.events import (
     ToolCall,
 )
 from cuggino.loop.loop import run_loop
-from cuggino.loop.session import Session, find
+from cuggino.loop.session import Session, find_session
 from cuggino.roles import Role
 from tests.unit.stage import START, Performance, Stage, Troupe, plans, says
 
@@ -52,11 +52,11 @@ parts = st.fixed_dictionaries(
 
 
 class Over(Exception):
-    """The model's loop has ended so."""
+    """How the model's loop ended."""
 
 
 class Model:
-    """The loop as its specification draws it, with no state but where the drawing stands."""
+    """The loop as the specification describes it, without any state except for its position."""
 
     def __init__(self, parts: dict[Role, list[str]]) -> None:
         self._parts = {role: iter([*part, *[GOOD[role]] * 99]) for role, part in parts.items()}
@@ -87,7 +87,7 @@ class Model:
             raise Over("LoopApproved")
 
     def _agent(self, role: Role) -> str:
-        """The ending that counts, after all that made the agent start again."""
+        """Return the final ending, after those that made the agent start again."""
         nudges = retries = 0
         for ending in self._parts[role]:
             self.started.append(role)
@@ -113,7 +113,7 @@ class Model:
 
 
 class Interruptions:
-    """The scope that the agents' `interrupt` cancels."""
+    """The scope that the agents' ending "interrupt" cancels."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -188,14 +188,14 @@ async def play(parts: dict[Role, list[str]], root: Path) -> tuple[str, list[Role
             with suppress(LoopError):
                 await run_loop(stage.context, session, stage.send)
             break
-        session = find(stage.project)
+        session = find_session(stage.project)
     if session.state.ended is not None:
         session.delete()
     return stage.names[-1], troupe.roles, len(stage.git.commits), stage.wip
 
 
 @given(parts)
-def test_the_loop_does_what_the_model_does(parts: dict[Role, list[str]]) -> None:
+def test_the_loop_behaves_like_the_model(parts: dict[Role, list[str]]) -> None:
     model = Model(parts)
     outcome = model.run()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Counting on a virtual clock: notices are given by hand, what the folders hold is a dictionary."""
+"""Counting on the virtual clock, with notices sent by hand and a dictionary of folder contents."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from trio.testing import MockClock
 from trio_util import AsyncValue
 
 from cuggino.errors import StorageError
-from cuggino.watch.counting import BacklogUnreadable, Counted, watch_file_counts
+from cuggino.watch.counting import BacklogUnreadable, FolderListing, watch_file_counts
 from cuggino.watch.notices import Notices
 
 BACKLOG = Path("backlog")
 SPEC_ISSUES = Path("spec-issues")
 
 Seen: TypeAlias = tuple[float, tuple[int, ...], tuple[int, ...]]
-"""When, the numbers, the looks."""
+"""The time, the numbers of items, the versions."""
 
 
 class Folders:
-    """What the watch is given, and a record of what it does with it."""
+    """Two folders, and a record of what the watch does with them."""
 
-    def __init__(self, clock: MockClock) -> None:
-        self.now = clock.current_time
+    def __init__(self) -> None:
         self.names: dict[Path, tuple[str, ...]] = {BACKLOG: (), SPEC_ISSUES: ()}
         self.broken: set[Path] = set()
         self.open: dict[Path, Callable[[], None]] = {}
@@ -38,7 +37,7 @@ class Folders:
         self.seen: list[Seen] = []
 
     def put(self, *names: str, folder: Path = BACKLOG) -> None:
-        """Change what a folder holds, without a notice."""
+        """Change the content of a folder without a notice."""
         self.names[folder] = names
 
     def touch(self, *names: str, folder: Path = BACKLOG) -> None:
@@ -48,7 +47,7 @@ class Folders:
     def list_items(self, folder: Path) -> tuple[str, ...]:
         self.steps.append(f"list {folder}")
         if folder == BACKLOG:
-            self.reads.append(self.now())
+            self.reads.append(trio.current_time())
         if folder in self.broken:
             raise StorageError(f"{folder} cannot be read: broken.")
         return self.names[folder]
@@ -61,32 +60,32 @@ class Folders:
         finally:
             del self.open[folder]
             with trio.move_on_after(1, shield=True):
-                await trio.sleep(0.001)  # as watchdog's threads take their time
+                await trio.sleep(0.001)  # as long as watchdog's threads may take
 
     async def fail(self, attempt: int, message: str) -> None:
         assert message.endswith("cannot be read: broken.")
-        self.failed.append((self.now(), attempt))
+        self.failed.append((trio.current_time(), attempt))
 
     async def watch(self, *folders: Path) -> None:
-        """Watch them, and record each value that comes."""
-        counts: AsyncValue[tuple[Counted, ...] | None] = AsyncValue(None)
+        """Watch folders and record each value."""
+        counts: AsyncValue[tuple[FolderListing, ...] | None] = AsyncValue(None)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._record, counts)
             await watch_file_counts(
                 folders, counts, self.fail, open_notices=self.open_notices, list_items=self.list_items
             )
 
-    async def _record(self, counts: AsyncValue[tuple[Counted, ...] | None]) -> None:
-        latest: tuple[Counted, ...] | None = None
+    async def _record(self, counts: AsyncValue[tuple[FolderListing, ...] | None]) -> None:
+        latest: tuple[FolderListing, ...] | None = None
         while True:
             latest = await counts.wait_value(partial(differs, latest))
             assert latest is not None
             numbers = tuple(len(counted.names) for counted in latest)
-            self.seen.append((self.now(), numbers, tuple(counted.look for counted in latest)))
+            self.seen.append((trio.current_time(), numbers, tuple(counted.version for counted in latest)))
 
     @property
     def numbers(self) -> list[tuple[float, int]]:
-        """When the number of the first folder was another one than before, and which."""
+        """The changes of the number of items in the first folder, with their times."""
         given: list[tuple[float, int]] = []
         for at, (number, *_), _looks in self.seen:
             if not given or given[-1][1] != number:
@@ -111,12 +110,13 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(folders: Folders, *which: Path, until: float) -> AsyncIterator[None]:
+async def watching(*which: Path, until: float, folders: Folders | None = None) -> AsyncIterator[Folders]:
     """Watch the backlog, or `which`, for the length of the block and then until a time."""
+    folders = folders or Folders()
     with trio.move_on_at(until):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(folders.watch, *(which or (BACKLOG,)))
-            yield
+            yield folders
             await trio.sleep_forever()
     assert folders.open == {}
 
@@ -124,50 +124,40 @@ async def watching(folders: Folders, *which: Path, until: float) -> AsyncIterato
 # ---- numbers ----------------------------------------------------------------------------------
 
 
-async def test_the_number_comes_at_once(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_the_folder_is_watched_and_then_counted_at_once(clock: MockClock) -> None:
+    folders = Folders()
     folders.put("a", "b")
-    async with watching(folders, until=1):
+    async with watching(until=61, folders=folders):
         pass
     assert folders.numbers == [(0, 2)]
-
-
-async def test_a_folder_is_watched_before_it_is_counted(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=61):
-        pass
     assert folders.steps == ["renew backlog", "list backlog"] * 2
 
 
-async def test_a_change_is_counted_after_thirty_seconds(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=59):
+async def test_a_change_is_counted_after_thirty_seconds(clock: MockClock) -> None:
+    async with watching(until=59) as folders:
         await trio.sleep_until(10)
         folders.touch("a")
     assert folders.numbers == [(0, 0), (40, 1)]
 
 
-async def test_each_further_change_starts_the_thirty_seconds_anew(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=100):
+async def test_each_further_change_restarts_the_thirty_seconds(clock: MockClock) -> None:
+    async with watching(until=100) as folders:
         for at in (10, 20, 49.5):
             await trio.sleep_until(at)
             folders.touch("a", str(at))
     assert folders.numbers == [(0, 0), (79.5, 2)]
 
 
-async def test_changes_that_never_end_are_counted_every_five_minutes(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=700):
+async def test_continuous_changes_are_counted_every_five_minutes(clock: MockClock) -> None:
+    async with watching(until=700) as folders:
         for at in range(10, 700):
             await trio.sleep_until(at + 0.5)
             folders.touch(*map(str, range(at)))
     assert folders.reads == [0, 310.5, 611.5]
 
 
-async def test_hundreds_of_changes_in_one_moment_are_one_debounce(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=61):
+async def test_hundreds_of_changes_at_one_moment_are_one_debounce(clock: MockClock) -> None:
+    async with watching(until=61) as folders:
         await trio.sleep_until(10)
         for number in range(300):
             folders.touch(*map(str, range(number)))
@@ -175,17 +165,17 @@ async def test_hundreds_of_changes_in_one_moment_are_one_debounce(autojump_clock
     assert folders.reads == [0, 40]
 
 
-async def test_a_change_that_leaves_the_names_is_another_look_at_the_same_number(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_a_change_that_keeps_the_names_is_a_new_version(clock: MockClock) -> None:
+    folders = Folders()
     folders.put("a")
-    async with watching(folders, until=59):
+    async with watching(until=59, folders=folders):
         await trio.sleep_until(10)
         folders.touch("a")
     assert folders.seen == [(0, (1,), (1,)), (40, (1,), (2,))]
 
 
-async def test_a_change_between_the_watch_and_the_first_number_is_counted_again(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_a_change_between_the_watch_and_the_first_count_is_counted_again(clock: MockClock) -> None:
+    folders = Folders()
 
     def list_items(folder: Path) -> tuple[str, ...]:
         names = Folders.list_items(folders, folder)
@@ -194,7 +184,7 @@ async def test_a_change_between_the_watch_and_the_first_number_is_counted_again(
         return names
 
     folders.list_items = list_items  # type: ignore[method-assign]
-    async with watching(folders, until=59):
+    async with watching(until=59, folders=folders):
         pass
     assert folders.numbers == [(0, 0), (30, 1)]
 
@@ -202,20 +192,16 @@ async def test_a_change_between_the_watch_and_the_first_number_is_counted_again(
 # ---- recounts ---------------------------------------------------------------------------------
 
 
-async def test_without_notices_the_folder_is_recounted_every_sixty_seconds(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=125):
+async def test_without_notices_the_folder_is_recounted_every_sixty_seconds(clock: MockClock) -> None:
+    async with watching(until=125) as folders:
         await trio.sleep_until(70)
         folders.put("a")
     assert folders.reads == [0, 60, 120]
     assert folders.numbers == [(0, 0), (120, 1)]
 
 
-async def test_there_is_no_recount_during_a_debounce_and_the_next_is_sixty_seconds_after_its_count(
-    autojump_clock: MockClock,
-) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=225):
+async def test_a_debounce_postpones_the_recount(clock: MockClock) -> None:
+    async with watching(until=225) as folders:
         for at in (50, 70, 90, 110, 130):
             await trio.sleep_until(at)
             folders.touch(str(at))
@@ -225,11 +211,8 @@ async def test_there_is_no_recount_during_a_debounce_and_the_next_is_sixty_secon
 # ---- failures ---------------------------------------------------------------------------------
 
 
-async def test_a_failed_poll_is_told_and_tried_again_after_sixty_seconds_and_one_success_resets(
-    autojump_clock: MockClock,
-) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=305):
+async def test_a_failed_poll_is_retried_after_sixty_seconds_and_one_success_resets(clock: MockClock) -> None:
+    async with watching(until=305) as folders:
         await trio.sleep_until(1)
         folders.broken.add(BACKLOG)
         await trio.sleep_until(150)
@@ -240,8 +223,8 @@ async def test_a_failed_poll_is_told_and_tried_again_after_sixty_seconds_and_one
     assert [at for at, *_ in folders.seen] == [0, 180]
 
 
-async def test_three_failures_in_a_row_end_it_with_exit_code_3(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_three_failures_in_a_row_raise_an_error_with_exit_code_3(clock: MockClock) -> None:
+    folders = Folders()
     folders.broken.add(BACKLOG)
     with pytest.RaisesGroup(pytest.RaisesExc(BacklogUnreadable, match="3 times in a row"), flatten_subgroups=True):
         await folders.watch(BACKLOG)
@@ -251,9 +234,8 @@ async def test_three_failures_in_a_row_end_it_with_exit_code_3(autojump_clock: M
     assert folders.open == {}
 
 
-async def test_changes_bring_the_next_try_no_nearer(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=119):
+async def test_changes_do_not_bring_the_next_try_forward(clock: MockClock) -> None:
+    async with watching(until=119) as folders:
         await trio.sleep_until(1)
         folders.broken.add(BACKLOG)
         folders.touch()
@@ -264,9 +246,8 @@ async def test_changes_bring_the_next_try_no_nearer(autojump_clock: MockClock) -
     assert folders.numbers == [(0, 0), (91, 1)]
 
 
-async def test_a_try_that_falls_into_a_debounce_is_made_and_the_number_waits(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, until=150):
+async def test_a_try_during_a_debounce_gives_no_number_yet(clock: MockClock) -> None:
+    async with watching(until=150) as folders:
         await trio.sleep_until(1)
         folders.broken.add(BACKLOG)
         await trio.sleep_until(110)
@@ -276,10 +257,10 @@ async def test_a_try_that_falls_into_a_debounce_is_made_and_the_number_waits(aut
     assert folders.numbers == [(0, 0), (140, 1)]
 
 
-async def test_the_very_first_number_waits_for_no_debounce(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_the_first_number_does_not_wait_for_a_debounce(clock: MockClock) -> None:
+    folders = Folders()
     folders.broken.add(BACKLOG)
-    async with watching(folders, until=100):
+    async with watching(until=100, folders=folders):
         await trio.sleep_until(50)
         folders.broken.clear()
         folders.touch("a")
@@ -288,9 +269,8 @@ async def test_the_very_first_number_waits_for_no_debounce(autojump_clock: MockC
     assert folders.numbers == [(60, 1), (80, 2)]
 
 
-async def test_one_broken_folder_fails_the_poll_of_both(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, SPEC_ISSUES, BACKLOG, until=70):
+async def test_one_unreadable_folder_fails_the_poll_of_both(clock: MockClock) -> None:
+    async with watching(SPEC_ISSUES, BACKLOG, until=70) as folders:
         await trio.sleep_until(10)
         folders.broken.add(BACKLOG)
         folders.touch("s", folder=SPEC_ISSUES)
@@ -301,20 +281,19 @@ async def test_one_broken_folder_fails_the_poll_of_both(autojump_clock: MockCloc
 # ---- two folders ------------------------------------------------------------------------------
 
 
-async def test_the_latest_pair_is_given_in_the_order_of_the_folders(autojump_clock: MockClock) -> None:
-    folders = Folders(autojump_clock)
+async def test_listings_come_in_the_order_of_the_folders(clock: MockClock) -> None:
+    folders = Folders()
     folders.put("s", folder=SPEC_ISSUES)
     folders.put("a", "b")
-    async with watching(folders, SPEC_ISSUES, BACKLOG, until=59):
+    async with watching(SPEC_ISSUES, BACKLOG, until=59, folders=folders):
         await trio.sleep_until(5)
         folders.touch(folder=SPEC_ISSUES)
     assert folders.seen == [(0, (1, 2), (1, 1)), (35, (0, 2), (2, 2))]
 
 
-async def test_a_folder_that_changes_keeps_its_number_while_the_other_is_counted(autojump_clock: MockClock) -> None:
+async def test_a_changing_folder_keeps_its_number_while_the_other_is_counted(clock: MockClock) -> None:
     """A half-written item is not taken because a spec issue was cleared at that moment."""
-    folders = Folders(autojump_clock)
-    async with watching(folders, SPEC_ISSUES, BACKLOG, until=99):
+    async with watching(SPEC_ISSUES, BACKLOG, until=99) as folders:
         await trio.sleep_until(5)
         folders.touch("s", folder=SPEC_ISSUES)
         await trio.sleep_until(20)
@@ -324,11 +303,8 @@ async def test_a_folder_that_changes_keeps_its_number_while_the_other_is_counted
     assert folders.seen == [(0, (0, 0), (1, 1)), (35, (1, 0), (2, 1)), (64, (1, 2), (3, 2))]
 
 
-async def test_a_folder_that_changes_for_long_does_not_keep_the_other_from_its_recounts(
-    autojump_clock: MockClock,
-) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, SPEC_ISSUES, BACKLOG, until=130):
+async def test_a_constantly_changing_folder_does_not_postpone_recounts_of_the_other(clock: MockClock) -> None:
+    async with watching(SPEC_ISSUES, BACKLOG, until=130) as folders:
         for at in range(10, 130, 10):
             await trio.sleep_until(at + 0.5)
             folders.touch(str(at))
@@ -340,10 +316,9 @@ async def test_a_folder_that_changes_for_long_does_not_keep_the_other_from_its_r
 
 
 @pytest.mark.parametrize("at", [0, 0.5, 10, 30, 40, 45, 60, 60.5])
-async def test_cancelled_at_any_moment_it_leaves_nothing(autojump_clock: MockClock, at: float) -> None:
-    folders = Folders(autojump_clock)
-    async with watching(folders, SPEC_ISSUES, BACKLOG, until=at):
+async def test_cancelled_at_any_moment_it_closes_its_notices(clock: MockClock, at: float) -> None:
+    async with watching(SPEC_ISSUES, BACKLOG, until=at) as folders:
         await trio.sleep_until(10)
         folders.touch("a")
         folders.broken.add(BACKLOG)
-    assert trio.current_time() <= at + 1  # `watching` has seen that all notices are closed
+    assert trio.current_time() <= at + 1  # `watching` has checked that all notices are closed

@@ -1,4 +1,4 @@
-"""Counting against a plain model of it: changes with and without a notice, folders that break, at random times."""
+"""Counting against a plain model: changes with and without a notice, unreadable folders, at random times."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from trio.testing import MockClock
 from cuggino.watch.counting import BacklogUnreadable
 from tests.unit.watch.test_counting import BACKLOG, SPEC_ISSUES, Folders, Seen
 
-Kind: TypeAlias = Literal["change", "silent", "break", "mend"]
+Kind: TypeAlias = Literal["change", "silent", "break", "repair"]
 Action: TypeAlias = tuple[int, Kind, int]
-"""At how many milliseconds, what, in which folder."""
+"""The time in milliseconds, the action, the number of the folder."""
 
-KINDS: Sequence[Kind] = ("change", "change", "change", "change", "silent", "break", "mend")
+KINDS: Sequence[Kind] = ("change", "change", "change", "change", "silent", "break", "repair")
 HORIZON = 900_000
 
 
 def model(actions: Sequence[Action], count: int) -> tuple[list[Seen], list[tuple[float, int]]]:
-    """The specification, asked at each moment at which anything may happen: multiples of 30 s after anything."""
+    """Follow the specification at every moment when something may happen: multiples of 30 s after each action."""
     moments = {at + step for at in (0, *(at for at, *_ in actions)) for step in range(0, HORIZON, 30_000)}
     todo = list(actions)
     held, counted, looks = [0] * count, [0] * count, [0] * count
@@ -45,7 +45,7 @@ def model(actions: Sequence[Action], count: int) -> tuple[list[Seen], list[tuple
                 changes[folder].append(now)
             if kind == "break":
                 broken.add(folder)
-            if kind == "mend":
+            if kind == "repair":
                 broken.clear()
         ends = [end(folder) for folder in range(count)]
         recount = now >= last + 60_000
@@ -73,7 +73,7 @@ def model(actions: Sequence[Action], count: int) -> tuple[list[Seen], list[tuple
 
 @st.composite
 def stories(draw: st.DrawFn) -> tuple[list[Action], int]:
-    """Actions of which no two, and nothing that follows from two of them, are at one moment."""
+    """Actions at different moments, which also have no consequences at the same moment."""
     count = draw(st.integers(1, 2))
     waits = st.one_of(st.integers(0, 35), st.integers(0, 5), st.integers(40, 130))
     kinds = st.sampled_from(KINDS)
@@ -88,11 +88,11 @@ def stories(draw: st.DrawFn) -> tuple[list[Action], int]:
 
 @settings(max_examples=150)
 @given(stories())
-def test_it_does_what_the_model_does(story: tuple[list[Action], int]) -> None:
+def test_counting_behaves_like_the_model(story: tuple[list[Action], int]) -> None:
     actions, count = story
     paths = (SPEC_ISSUES, BACKLOG)[-count:]
     clock = MockClock(autojump_threshold=0)
-    folders = Folders(clock)
+    folders = Folders()
 
     async def act() -> None:
         for at, kind, number in actions:
@@ -106,7 +106,7 @@ def test_it_does_what_the_model_does(story: tuple[list[Action], int]) -> None:
                     folders.put(*more, folder=folder)
                 case "break":
                     folders.broken.add(folder)
-                case "mend":
+                case "repair":
                     folders.broken.clear()
 
     async def main() -> None:

@@ -22,7 +22,7 @@ from cuggino.events import (
     WatchStopping,
     WatchValidationStarted,
 )
-from cuggino.loop.loop import LoopContext
+from cuggino.loop.context import LoopContext
 from cuggino.roles import Role
 from cuggino.watch.places import ItemWork
 from cuggino.watch.watch import WatchOptions, run_watch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,7 +29,7 @@ from cuggino.events import (
     WatchTbdItemFound,
 )
 from cuggino.roles import Role
-from cuggino.watch.ledger import State
+from cuggino.watch.ledger import LedgerState
 from cuggino.watch.watch import WatchOptions
 from tests.unit.watch.world import World
 
@@ -39,7 +39,7 @@ NO_RETRIES = Config(limits=Limits(retries=0))
 
 
 def at(seconds: float, action: Callable[[], object]) -> Callable[[], Awaitable[None]]:
-    """A task that does something at a time."""
+    """Return a task that acts at a virtual time."""
 
     async def act() -> None:
         await trio.sleep_until(seconds)
@@ -55,7 +55,7 @@ async def play(
     every: int = 10,
     until_idle: bool = False,
 ) -> int | None:
-    """Run the watch with things that happen meanwhile, and stop it at a time if it did not end. Its exit code."""
+    """Run the watch and these tasks, cancel it at `until`, and return its exit code if it ended before."""
     code: int | None = None
     with trio.move_on_at(until):
         async with trio.open_nursery() as nursery:
@@ -69,9 +69,7 @@ async def play(
 # ---- waiting ----------------------------------------------------------------------------------
 
 
-async def test_what_is_ready_at_the_start_is_taken_at_once_in_filename_order(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_ready_items_are_taken_at_once_in_filename_order(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("b.md")
     world.put("a.md")
@@ -87,9 +85,7 @@ async def test_what_is_ready_at_the_start_is_taken_at_once_in_filename_order(
     assert world.wip == []
 
 
-async def test_an_item_that_arrives_is_taken_30_seconds_after_the_last_change(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_an_item_that_arrives_is_taken_30_seconds_after_the_last_change(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     await play(world, at(5, partial(world.put, "a.md")), at(25, partial(world.put, "a.md", "more")), until=60)
     assert world.story == [
@@ -100,20 +96,20 @@ async def test_an_item_that_arrives_is_taken_30_seconds_after_the_last_change(
     ]
 
 
-async def test_idle_is_told_at_once_and_every_five_minutes(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_idle_is_reported_at_once_and_every_five_minutes(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.raise_issue()
     world.put("a.md")
     world.put("b.md")
     await play(world, until=700)
-    assert [tell for tell in world.story if "Idle" in tell] == [
+    assert [line for line in world.story if "Idle" in line] == [
         "0 WatchIdle 0 2",
         "300 WatchIdle 300 2",
         "600 WatchIdle 600 2",
     ]
 
 
-async def test_each_change_of_state_is_told_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_each_change_of_state_is_reported_once(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.raise_issue()
     await play(
@@ -123,14 +119,14 @@ async def test_each_change_of_state_is_told_once(tmp_path: Path, autojump_clock:
         at(300, world.raise_issue),
         until=400,
     )
-    assert [tell for tell in world.story if "Waiting" in tell] == [
+    assert [line for line in world.story if "Waiting" in line] == [
         "0 WatchSpecIssueWaiting",
         "230 WatchBacklogWaiting",
         "330 WatchSpecIssueWaiting",
     ]
 
 
-async def test_three_failed_polls_end_the_watch(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_three_failed_polls_end_the_watch(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.unreadable = lambda: True
     assert await play(world) == 3
@@ -143,12 +139,12 @@ async def test_three_failed_polls_end_the_watch(tmp_path: Path, autojump_clock: 
     ]
 
 
-async def test_one_good_poll_forgives_the_failed_ones(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_one_good_poll_resets_the_count_of_failed_ones(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.unreadable = lambda: trio.current_time() % 180 < 120
     await play(world, until=500)
     assert "WatchEnded interrupted" in world.story[-1]
-    assert [tell for tell in world.story if "Poll" in tell][:4] == [
+    assert [line for line in world.story if "Poll" in line][:4] == [
         "0 WatchPollFailed 1",
         "60 WatchPollFailed 2",
         "180 WatchPollFailed 1",
@@ -159,9 +155,7 @@ async def test_one_good_poll_forgives_the_failed_ones(tmp_path: Path, autojump_c
 # ---- items ------------------------------------------------------------------------------------
 
 
-async def test_a_spec_issue_keeps_the_item_which_is_first_again_afterwards(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_after_a_spec_issue_its_item_is_taken_first_again(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")
     world.put("b.md")
@@ -182,9 +176,7 @@ async def test_a_spec_issue_keeps_the_item_which_is_first_again_afterwards(
     ]
 
 
-async def test_a_failed_item_is_tried_again_after_30_and_60_seconds_then_set_aside(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_failed_item_is_retried_after_30_and_60_s_then_blocked(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")
     world.put("b.md")
@@ -204,11 +196,11 @@ async def test_a_failed_item_is_tried_again_after_30_and_60_seconds_then_set_asi
     ]
     failed = [event.retry_in for _, event in world.log if isinstance(event, WatchItemFailed)]
     assert failed == [30, 60, None]
-    state = msgspec.json.decode(world.project.state_file.read_bytes(), type=State)
+    state = msgspec.json.decode(world.project.state_file.read_bytes(), type=LedgerState)
     assert state.items["a.md"].attempts == 3
 
 
-async def test_an_edit_gives_a_blocked_item_a_new_chance(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_edit_unblocks_an_item(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md", "")
     await play(world, at(100, partial(world.put, "a.md", "now with text")), until=145)
@@ -225,7 +217,7 @@ async def test_an_edit_gives_a_blocked_item_a_new_chance(tmp_path: Path, autojum
     ]
 
 
-async def test_an_item_that_was_edited_or_removed_during_its_loop(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_item_edited_or_deleted_during_its_loop_is_not_archived(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")
     world.put("b.md")
@@ -247,7 +239,7 @@ async def test_an_item_that_was_edited_or_removed_during_its_loop(tmp_path: Path
     assert world.wip == []
 
 
-async def test_an_edit_makes_the_failures_of_an_item_count_anew(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_edit_resets_the_failures_of_an_item(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")
     world.endings["a.md"] = ["fail"] * 5
@@ -256,7 +248,7 @@ async def test_an_edit_makes_the_failures_of_an_item_count_anew(tmp_path: Path, 
     assert attempts == [1, 2, 1, 2, 3]
 
 
-async def test_a_limit_sets_the_item_aside_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_limit_blocks_the_item_at_once(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, Config(limits=Limits(max_runtime=5)))
     world.put("a.md")
     assert await play(world, until_idle=True) == 1
@@ -267,20 +259,16 @@ async def test_a_limit_sets_the_item_aside_at_once(tmp_path: Path, autojump_cloc
     ]
 
 
-async def test_an_agent_that_cannot_be_set_up_ends_the_watch_and_blames_no_item(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_an_agent_that_cannot_be_set_up_ends_the_watch(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")
     world.endings["a.md"] = ["setup"]
     assert await play(world) == 1
     assert world.story == ["0 WatchProcessingItem a.md", "10 WatchEnded setup-failed 0 1"]
-    assert msgspec.json.decode(world.project.state_file.read_bytes(), type=State).items == {}
+    assert msgspec.json.decode(world.project.state_file.read_bytes(), type=LedgerState).items == {}
 
 
-async def test_an_outage_of_an_hour_blames_no_item_and_work_goes_on_where_it_stopped(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_after_an_outage_of_an_hour_work_resumes_where_it_stopped(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, NO_RETRIES)
     world.put("a.md")
 
@@ -306,21 +294,17 @@ async def test_an_outage_of_an_hour_blames_no_item_and_work_goes_on_where_it_sto
 # ---- validation -------------------------------------------------------------------------------
 
 
-async def test_validation_after_each_ten_items_and_a_last_one_when_idle(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_validation_runs_every_ten_items_and_when_idle(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, CHECK)
     for number in range(23):
         world.put(f"{number:02}.md", "" if number in (3, 4) else "do it")
     assert await play(world, until_idle=True) == 1  # two were set aside
-    started = [tell for tell in world.story if "ValidationStarted" in tell]
+    started = [line for line in world.story if "ValidationStarted" in line]
     assert [tell.split()[-1] for tell in started] == ["10", "20", "23"]
     assert world.story[-1].endswith("WatchEnded idle 21 1")
 
 
-async def test_a_failed_validation_ends_the_watch_without_another_one(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_failed_validation_ends_the_watch_without_another_one(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, CHECK)
     world.commands.exit_code = 1
     for name in "abc":
@@ -334,27 +318,23 @@ async def test_a_failed_validation_ends_the_watch_without_another_one(
     assert world.commands.run_commands == ["validate"]
 
 
-async def test_without_any_command_there_is_no_validation(tmp_path: Path, autojump_clock: MockClock) -> None:
-    world = World(tmp_path)
-    world.put("a.md")
-    await play(world, every=1, until_idle=True)
-    assert not any("Validation" in tell for tell in world.story)
-
-
-async def test_the_check_command_serves_where_there_is_no_validate_command(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("config", "events"),
+    [
+        (Config(), []),
+        (Config(check_command="check"), ["10 WatchValidationStarted 1", "10 WatchValidationPassed 1"]),
+    ],
+)
+async def test_without_a_validate_command_the_check_command_runs_if_there_is_one(
+    tmp_path: Path, clock: MockClock, config: Config, events: list[str]
 ) -> None:
-    world = World(tmp_path, Config(check_command="check"))
+    world = World(tmp_path, config)
     world.put("a.md")
     await play(world, until_idle=True)
-    assert world.story[-3:] == [
-        "10 WatchValidationStarted 1",
-        "10 WatchValidationPassed 1",
-        "10 WatchEnded idle 1 0",
-    ]
+    assert world.story[2:] == [*events, "10 WatchEnded idle 1 0"]
 
 
-async def test_three_failed_polls_still_have_a_last_validation(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_last_validation_runs_after_three_failed_polls(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, CHECK)
     world.put("a.md")
     world.unreadable = lambda: trio.current_time() >= 10
@@ -378,11 +358,11 @@ async def finds(world: World, send: Send) -> None:
     await trio.sleep(80)
 
 
-async def test_an_audit_saves_each_finding_before_it_tells_it(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_audit_saves_each_finding_before_its_event(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     world.audit = partial(finds, world)
     await play(world, until=200)
-    assert [tell for tell in world.story if "Idle" not in tell] == [
+    assert [line for line in world.story if "Idle" not in line] == [
         "0 WatchBacklogWaiting",
         "0 WatchAuditStarted",
         "10 WatchTbdItemFound",
@@ -395,12 +375,10 @@ async def test_an_audit_saves_each_finding_before_it_tells_it(tmp_path: Path, au
     assert world.wip == []
 
 
-async def test_work_interrupts_an_audit_which_is_dead_before_the_first_agent_starts(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_work_ends_an_audit_before_the_first_agent_starts(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     await play(world, at(20, partial(world.put, "a.md")), until=61)
-    assert [tell for tell in world.story if "Idle" not in tell] == [
+    assert [line for line in world.story if "Idle" not in line] == [
         "0 WatchBacklogWaiting",
         "0 WatchAuditStarted",
         "50 WatchAuditInterrupted",
@@ -414,53 +392,41 @@ async def test_work_interrupts_an_audit_which_is_dead_before_the_first_agent_sta
     assert world.troupe.played[0].stopped
 
 
-async def test_changes_that_do_not_end_the_waiting_leave_an_audit_alone(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_changes_that_do_not_end_the_waiting_do_not_end_an_audit(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     world.raise_issue()
     await play(world, at(10, partial(world.put, "a.md")), at(60, world.raise_issue), until=150)
     assert "100 WatchAuditEnded" in world.story
 
 
-async def test_the_same_audit_is_not_bought_twice_until_something_changes(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("changed_at", "items_at", "started"),
+    [
+        (550, (200, 400, 600), ["0", "640"]),
+        (50, (200,), ["0", "240"]),  # while the first audit ran
+    ],
+)
+async def test_an_audit_is_repeated_only_when_something_has_changed(
+    tmp_path: Path, clock: MockClock, changed_at: float, items_at: Sequence[float], started: list[str]
 ) -> None:
-    world = World(tmp_path, AUDIT)
-    world.git.implementers_work = False
-    acts = [at(time, partial(world.put, f"{time}.md")) for time in (200, 400, 600)]
-
-    async def change() -> None:
-        await trio.sleep_until(550)
+    def change() -> None:
         world.git.tree += 1
 
-    await play(world, *acts, change, until=1000)
-    assert [tell.split()[0] for tell in world.story if "AuditStarted" in tell] == ["0", "640"]
-
-
-async def test_what_changes_while_an_audit_runs_makes_the_next_one_worth_its_price(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
     world = World(tmp_path, AUDIT)
     world.git.implementers_work = False
-
-    async def change() -> None:
-        await trio.sleep_until(50)
-        world.git.tree += 1
-
-    await play(world, change, at(200, partial(world.put, "a.md")), until=300)
-    assert [tell.split()[0] for tell in world.story if "AuditStarted" in tell] == ["0", "240"]
+    await play(world, at(changed_at, change), *(at(time, partial(world.put, f"{time}.md")) for time in items_at))
+    assert [line.split()[0] for line in world.story if "AuditStarted" in line] == started
 
 
-async def test_an_audit_is_not_bought_again_by_a_new_watch_either(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_new_watch_does_not_repeat_an_audit_either(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     await play(world, until=150)
     again = World(tmp_path, AUDIT)
     await play(again, until=300)
-    assert not any("Audit" in tell for tell in again.story)
+    assert not any("Audit" in line for line in again.story)
 
 
-async def test_an_audit_that_fails_harms_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_failed_audit_does_not_stop_the_watch(tmp_path: Path, clock: MockClock) -> None:
     async def fails(_send: Send) -> None:
         raise LlmSessionError("529", LlmSessionErrorKind.OVERLOADED)
 
@@ -471,12 +437,12 @@ async def test_an_audit_that_fails_harms_nothing(tmp_path: Path, autojump_clock:
     assert "45 WatchItemCompleted a.md" in world.story
 
 
-async def test_no_audit_starts_while_a_failed_item_waits(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_no_audit_starts_while_a_failed_item_waits(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, AUDIT)
     world.put("a.md")
     world.endings["a.md"] = ["fail", "fail"]
     await play(world, until=120)
-    assert not any("Audit" in tell for tell in world.story[:-2])
+    assert not any("Audit" in line for line in world.story[:-2])
 
 
 # ---- stopping ---------------------------------------------------------------------------------
@@ -494,8 +460,8 @@ async def test_no_audit_starts_while_a_failed_item_waits(tmp_path: Path, autojum
         (30, {"audit": True}, 30),
     ],
 )
-async def test_a_drain_ends_every_wait_at_once_and_lets_what_runs_finish(
-    tmp_path: Path, autojump_clock: MockClock, when: float, doing: dict[str, object], ends: float
+async def test_a_drain_ends_every_wait_at_once_and_lets_running_work_finish(
+    tmp_path: Path, clock: MockClock, when: float, doing: dict[str, object], ends: float
 ) -> None:
     world = World(tmp_path, Config(audit=bool(doing.get("audit")), limits=Limits(retries=0)))
     acts = [at(when, world.escalate)]
@@ -506,7 +472,7 @@ async def test_a_drain_ends_every_wait_at_once_and_lets_what_runs_finish(
     world.endings["a.md"] = list(doing.get("endings", []))  # type: ignore[call-overload]
     assert await play(world, *acts) == 130
     active = 1 if ends != when else 0
-    stopping = next(tell for tell in world.story if "Stopping" in tell)
+    stopping = next(line for line in world.story if "Stopping" in line)
     assert stopping == f"{when} WatchStopping drain"
     assert next(event.active for _, event in world.log if "Stopping" in type(event).__name__) == active  # type: ignore[attr-defined]
     assert world.story[-1].startswith(f"{ends} WatchEnded interrupted")
@@ -514,7 +480,7 @@ async def test_a_drain_ends_every_wait_at_once_and_lets_what_runs_finish(
         assert (world.project.backlog / "a.md").exists()
 
 
-async def test_a_second_press_interrupts_and_a_new_watch_goes_on(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_second_press_interrupts_and_a_new_watch_resumes(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, CHECK)
     world.put("a.md")
     await play(world, at(3, world.escalate), at(4, world.escalate))
@@ -531,35 +497,25 @@ async def test_a_second_press_interrupts_and_a_new_watch_goes_on(tmp_path: Path,
     assert again.wip == []
 
 
-async def test_a_drain_has_a_last_validation_and_an_interrupt_has_none(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(("exit_code", "code"), [(0, 130), (1, 1)])
+async def test_a_last_validation_runs_after_a_drain(
+    tmp_path: Path, clock: MockClock, exit_code: int, code: int
 ) -> None:
     world = World(tmp_path, CHECK)
+    world.commands.exit_code = exit_code
     world.put("a.md")
-    assert await play(world, at(20, world.escalate)) == 130
-    assert world.story[-3:] == [
-        "20 WatchValidationStarted 1",
-        "20 WatchValidationPassed 1",
-        "20 WatchEnded interrupted 1 130",
-    ]
+    assert await play(world, at(20, world.escalate)) == code
+    assert world.story[-3] == "20 WatchValidationStarted 1"
+    assert world.story[-1] == f"20 WatchEnded {'validation-failed' if exit_code else 'interrupted'} 1 {code}"
 
 
-async def test_a_validation_that_fails_after_a_press_makes_the_exit_code_1(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    world = World(tmp_path, CHECK)
-    world.commands.exit_code = 1
-    world.put("a.md")
-    assert await play(world, at(20, world.escalate)) == 1
-
-
-async def test_what_a_dead_watch_had_finished_is_told_by_the_next(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_the_next_watch_reports_the_items_of_a_dead_one(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
-    assert await world.run(WatchOptions(until_idle=True, already_archived=("old.md",))) == 0
+    assert await world.run_watch(WatchOptions(until_idle=True, already_archived=("old.md",))) == 0
     assert world.story == ["0 WatchItemCompleted old.md", "0 WatchEnded idle 0 0"]
 
 
-async def test_idle_with_unknown_folders_says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_idle_without_a_count_reports_no_number_of_blocked_items(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.unreadable = lambda: trio.current_time() < 30
     await play(world, until=70)
@@ -572,7 +528,7 @@ async def test_idle_with_unknown_folders_says_so(tmp_path: Path, autojump_clock:
 
 @pytest.fixture
 def light_folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a place: for very many files."""
+    """A directory for many files, in memory if possible."""
     memory = Path("/dev/shm")
     if not memory.is_dir():
         yield tmp_path
@@ -581,9 +537,7 @@ def light_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def test_a_days_work_is_accounted_for_and_memory_stays_flat(
-    light_folder: Path, autojump_clock: MockClock
-) -> None:
+async def test_no_item_of_a_day_is_lost_and_memory_stays_flat(light_folder: Path, clock: MockClock) -> None:
     """500 items over a day, 50 spec issues, 20 crashes of the watch."""
     chance = Random(500)
     finished: set[str] = set()
@@ -612,9 +566,9 @@ async def test_a_days_work_is_accounted_for_and_memory_stays_flat(
             world.endings.update({name: endings for name, endings in troubled.items() if endings})
             with trio.move_on_at(next(crashes, 90_000)):
                 await world.watch()
-            told = [event.filename for _, event in world.log if isinstance(event, WatchItemCompleted)]
-            completed += told
-            finished.update(told)
+            reported = [event.filename for _, event in world.log if isinstance(event, WatchItemCompleted)]
+            completed += reported
+            finished.update(reported)
             world.log.clear()
             world.troupe.played.clear()
             sizes.append(len(gc.get_objects()))

@@ -1,8 +1,8 @@
-"""The whole watch against a plain model of it, under random happenings.
+"""The whole watch against a plain model, under random events.
 
-The model is one function: state, happening → state, effects. Time is a number that it moves itself. Folders'
-changes are seen at once here (their debounce has a model of its own), and happen at half seconds, so that they never
-fall together with what takes whole ones.
+The model is one function: state, event → state, effects. Time is a number that it advances itself. Changes of folders
+are noticed at once here (their debounce has a model of its own) and happen at half seconds, so that they never coincide
+with anything that takes whole seconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trio_util import AsyncValue
 from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
 from cuggino.items import list_items
-from cuggino.watch.counting import Counted
+from cuggino.watch.counting import FolderListing
 from cuggino.watch.watch import WatchOptions
-from tests.unit.watch.world import PLANNING, World, tell
+from tests.unit.watch.world import PLANNING, World, describe
 
 EVERY = 3
 CONFIG = Config(validate_command="validate", limits=Limits(retries=0))
@@ -54,10 +54,10 @@ Op = tuple[str, str, list[str]]
 
 @dataclass
 class State:
-    """All that the model knows."""
+    """The model's whole state."""
 
     items: dict[str, int] = field(default_factory=dict)
-    """name → which content; 0 is empty."""
+    """name → number of the content; 0 is empty."""
     endings: dict[str, list[str]] = field(default_factory=dict)
     issues: int = 0
     doing: str = "look"
@@ -66,7 +66,7 @@ class State:
     item: str = ""
     content: int = 0
     outages: int = 0
-    told: str = ""
+    reported: str = ""
     troubles: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
     """name → content, failures, whether it is blocked."""
     counted: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ def blocked(state: State, name: str) -> bool:
 
 
 def happen(state: State, time: float, op: Op) -> None:
-    """Something that a person does, at a half second."""
+    """A person does something, at a half second."""
     kind, name, endings = op
     match kind:
         case "add":
@@ -125,7 +125,7 @@ def escalate(state: State, time: float) -> None:
 
 
 def timer(state: State) -> None:
-    """What was waited for has come."""
+    """The time that was waited for has come."""
     time, state.until = state.until, float("inf")
     match state.doing:
         case "plan":
@@ -189,7 +189,7 @@ def block(state: State, time: float, reason: str) -> None:
 
 
 def look(state: State, time: float) -> None:
-    """Decide, again and again, until something takes time."""
+    """Decide repeatedly until something takes time."""
     while True:
         unvalidated = state.finished > state.validated
         if state.draining and not unvalidated:
@@ -202,22 +202,22 @@ def look(state: State, time: float) -> None:
             state.validated = state.finished
             while state.threshold <= state.finished:
                 state.threshold += EVERY
-            state.doing, state.told = "look", ""
+            state.doing, state.reported = "look", ""
             continue
         ready = [name for name in sorted(state.items) if not blocked(state, name)]
         if state.issues == 0 and ready:
             state.item, state.content, state.outages = ready[0], state.items[ready[0]], 0
             state.effects.append(f"{time:g} WatchProcessingItem {state.item}")
-            state.doing, state.told = "look", ""
+            state.doing, state.reported = "look", ""
             if state.content == 0:
                 block(state, time, "it is empty")
                 continue
             state.doing, state.until = "plan", time + PLANNING
             return
         waiting = "WatchSpecIssueWaiting" if state.issues else "WatchBacklogWaiting"
-        if state.doing != "wait" or state.told != waiting:
+        if state.doing != "wait" or state.reported != waiting:
             state.effects.append(f"{time:g} {waiting}")
-        state.doing, state.told = "wait", waiting
+        state.doing, state.reported = "wait", waiting
         return
 
 
@@ -236,16 +236,16 @@ def model(ops: list[tuple[float, Op]], end: float) -> list[str]:
 # ---- the real one -----------------------------------------------------------------------------
 
 
-class SeenAtOnce:
+class ImmediateCounting:
     """The folders' contents, counted whenever the test has changed something."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._counts: AsyncValue[tuple[Counted, ...] | None] | None = None
+        self._counts: AsyncValue[tuple[FolderListing, ...] | None] | None = None
         self._look = 0
 
     async def count(
-        self, counts: AsyncValue[tuple[Counted, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
     ) -> None:
         del failed
         self._counts = counts
@@ -260,13 +260,13 @@ class SeenAtOnce:
             self._look += 1
             project = self._world.project
             self._counts.value = tuple(
-                Counted(self._look, list_items(folder)) for folder in (project.spec_issues, project.backlog)
+                FolderListing(self._look, list_items(folder)) for folder in (project.spec_issues, project.backlog)
             )
 
 
 async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]:
     world = World(root, CONFIG)
-    seen = SeenAtOnce(world)
+    seen = ImmediateCounting(world)
     contents = 0
 
     def do(op: Op) -> None:
@@ -304,10 +304,10 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
         nursery.start_soon(people)
         with world.shutdown.interrupted:
             world.count = seen.count  # type: ignore[method-assign]
-            await world.run(WatchOptions(every=EVERY))
+            await world.run_watch(WatchOptions(every=EVERY))
         nursery.cancel_scope.cancel()
     return [
-        f"{time:g} {tell(event)}"
+        f"{time:g} {describe(event)}"
         for time, event in world.log
         if isinstance(event, WatchLoopEvent) and not isinstance(event, WatchIdle)
     ]
@@ -315,7 +315,7 @@ async def play(ops: list[tuple[float, Op]], end: float, root: Path) -> list[str]
 
 @settings(max_examples=120)
 @given(happenings)
-def test_the_watch_does_what_the_model_does(steps: list[tuple[int, Op]]) -> None:
+def test_the_watch_behaves_like_the_model(steps: list[tuple[int, Op]]) -> None:
     time, ops = 0.5, []
     for pause, op in steps:
         time += pause

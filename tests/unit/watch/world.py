@@ -1,4 +1,4 @@
-"""A watch on the virtual clock: real files, agents that play, and changes of folders that are told by hand."""
+"""A watch on the virtual clock, with real files, scripted agents, and change notices sent by hand."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from cuggino.events import (
 )
 from cuggino.roles import Role
 from cuggino.signals import Shutdown
-from cuggino.watch.counting import Counted, watch_file_counts
+from cuggino.watch.counting import FolderListing, watch_file_counts
 from cuggino.watch.places.here import Here
 from cuggino.watch.watch import WatchOptions, run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
 
 PLANNING = 10.0
-"""Seconds that each planner takes; nobody else takes any."""
+"""Seconds that each planner takes; other agents take none."""
 
 ENDINGS = {
     "fail": LlmSessionError("the request was refused", LlmSessionErrorKind.REFUSED),
@@ -42,8 +42,8 @@ ENDINGS = {
 }
 
 
-class Told:
-    """Notices of a folder that come by hand."""
+class ManualNotices:
+    """Notices of a folder, sent by hand."""
 
     watching = True
 
@@ -52,7 +52,7 @@ class Told:
 
 
 class World(Stage):
-    """A project under watch. `endings[name]` are how the planners of an item end, one after the other; then well."""
+    """A watched project. `endings[name]` lists how the planners of an item end, in order; afterwards they succeed."""
 
     def __init__(self, root: Path, config: Config | None = None) -> None:
         troupe = Troupe(
@@ -64,30 +64,30 @@ class World(Stage):
         super().__init__(root, troupe, config)
         self.shutdown = Shutdown(drains=True)
         self.endings: defaultdict[str, list[str]] = defaultdict(list)
-        self.audit: Callable[[Send], Awaitable[None]] = self._look_around
+        self.audit: Callable[[Send], Awaitable[None]] = self._quiet_audit
         self.unreadable: Callable[[], bool] = lambda: False
         self.log: list[tuple[float, Event]] = []
         self._changed: dict[Path, Callable[[], None]] = {}
 
-    # ---- what people do
+    # ---- people
 
     def put(self, name: str, text: str | bytes = "do it") -> None:
         path = self.project.backlog / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        self.told(self.project.backlog)
+        self.notify(self.project.backlog)
 
     def remove(self, name: str) -> None:
         (self.project.backlog / name).unlink()
-        self.told(self.project.backlog)
+        self.notify(self.project.backlog)
 
     def raise_issue(self, name: str = "by-hand.md") -> None:
         (self.project.spec_issues / name).write_text("unclear")
-        self.told(self.project.spec_issues)
+        self.notify(self.project.spec_issues)
 
     def clear_issues(self) -> None:
         for path in self.project.spec_issues.iterdir():
             path.unlink()
-        self.told(self.project.spec_issues)
+        self.notify(self.project.spec_issues)
 
     def escalate(self) -> None:
         """Ctrl+C."""
@@ -95,7 +95,7 @@ class World(Stage):
         if stage is not None and self.shutdown.tell is not None:
             trio.lowlevel.spawn_system_task(self.shutdown.tell, stage)
 
-    def told(self, folder: Path) -> None:
+    def notify(self, folder: Path) -> None:
         if folder in self._changed:
             self._changed[folder]()
 
@@ -104,10 +104,10 @@ class World(Stage):
     async def watch(self, *, every: int = 10, until_idle: bool = False) -> int:
         with self.shutdown.interrupted:
             options = WatchOptions(every=every, until_idle=until_idle)
-            return await self.run(options)
+            return await self.run_watch(options)
         return 128 + (self.shutdown.signal or 0)
 
-    async def run(self, options: WatchOptions) -> int:
+    async def run_watch(self, options: WatchOptions) -> int:
         place = Here(options.intervals)
         return await run_watch(self.context, self.shutdown, self.sender, place, options, count=self.count)
 
@@ -118,7 +118,7 @@ class World(Stage):
         return send
 
     async def count(
-        self, counts: AsyncValue[tuple[Counted, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
     ) -> None:
         folders = (self.project.spec_issues, self.project.backlog)
         await watch_file_counts(folders, counts, failed, open_notices=self._notices, list_items=self._list)
@@ -129,10 +129,10 @@ class World(Stage):
         return items.list_items(folder)
 
     @asynccontextmanager
-    async def _notices(self, folder: Path, changed: Callable[[], None]) -> AsyncIterator[Told]:
+    async def _notices(self, folder: Path, changed: Callable[[], None]) -> AsyncIterator[ManualNotices]:
         self._changed[folder] = changed
         try:
-            yield Told()
+            yield ManualNotices()
         finally:
             del self._changed[folder]
 
@@ -155,15 +155,15 @@ class World(Stage):
         await self.audit(send)
         return AgentResult(exit_status=0)
 
-    async def _look_around(self, _send: Send) -> None:
+    async def _quiet_audit(self, _send: Send) -> None:
         await trio.sleep(100)
 
-    # ---- what was seen
+    # ---- results
 
     @property
     def story(self) -> list[str]:
         """The watch's own events with their times: `35 WatchProcessingItem a.md`."""
-        return [f"{time:g} {tell(event)}" for time, event in self.log if isinstance(event, WatchLoopEvent)]
+        return [f"{time:g} {describe(event)}" for time, event in self.log if isinstance(event, WatchLoopEvent)]
 
     @property
     def archived(self) -> list[str]:
@@ -173,8 +173,8 @@ class World(Stage):
         return [played.at for played in self.troupe.played if played.role is role]
 
 
-def tell(event: Event) -> str:
-    """An event in a few words."""
+def describe(event: Event) -> str:
+    """Describe an event in a few words."""
     shown = [type(event).__name__]
     for field in ("filename", "stage", "reason", "attempt", "wait_seconds", "blocked", "completed", "exit_code"):
         value = getattr(event, field, None)
