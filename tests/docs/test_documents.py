@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
@@ -23,6 +24,11 @@ from cuggino.config import decode
 from cuggino.events import decode_log_line
 
 ROOT = Path(__file__).parent.parent.parent
+
+OURS = re.compile(
+    r"https://(?:github[.]com/cuggino/cuggino/(?:blob|tree)|raw[.]githubusercontent[.]com/cuggino/cuggino)/main/"
+)
+"""The README is also read away from the repository, in the package: there, a link into the project is an address."""
 
 REGISTRIES = r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)|yarnpkg[.]com|deb[.]debian[.]org"
 HOMES = r"/(?:home|Users)/(?!user/)[A-Za-z]"  # `user` is nobody: the recordings say so for whoever made them
@@ -146,15 +152,16 @@ def _anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_relative_link_leads_to_a_file_of_the_project(path: Path) -> None:
+def test_every_link_into_the_project_leads_to_a_file_of_it(path: Path) -> None:
     tokens = MarkdownIt().enable("table").parse(path.read_text(encoding="utf-8"))
     inner = [child for token in tokens for child in token.children or ()]
     targets = [str(child.attrs.get("href") or child.attrs.get("src")) for child in inner if child.attrs]
     for target in targets:
-        if re.match(r"[a-z]+:", target):
+        inside = OURS.match(target)
+        if re.match(r"[a-z]+:", target) and not inside:
             continue
-        name, _, anchor = target.partition("#")
-        found = (path.parent / name).resolve() if name else path
+        name, _, anchor = target[inside.end() if inside else 0 :].partition("#")
+        found = ((ROOT if inside else path.parent) / name).resolve() if name else path
         assert any(file.is_relative_to(found) for file in TRACKED), f"{target}: not a file of the project"
         assert not anchor or anchor in _anchors(found), f"{target}: no such heading"
 
@@ -169,6 +176,14 @@ def test_no_file_names_a_registry_or_the_machine_that_it_was_written_on() -> Non
         for match in forbidden.finditer(line)
     ]
     assert found == []
+
+
+def test_the_recording_of_the_demo_moves_without_scripts_fonts_and_links() -> None:
+    text = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
+    assert names == {"svg", "title", "style", "rect", "circle", "g", "text"}
+    assert "@keyframes" in text
+    assert re.findall(r"@font-face|@import|url\(|href|https?:(?!//www[.]w3[.]org/2000/svg)", text) == []
 
 
 def test_no_lock_file_is_tracked() -> None:
