@@ -7,6 +7,8 @@ import re
 import tomllib
 from collections import defaultdict
 
+import pytest
+
 from tests.docs.test_documents import ROOT, TRACKED
 
 PACKAGE = ROOT / "cuggino"
@@ -59,10 +61,10 @@ def test_every_name_in_code_font_is_in_the_code() -> None:
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     for name in re.findall(r"`([^`\n]+)`", prose):
         if name.endswith(".py"):
-            assert any(file.endswith(f"/{name}") for file in files), f"no file {name}"
+            assert any(f"/{file}".endswith(f"/{name}") for file in files), f"there is no file {name}"
         elif re.fullmatch(r"[A-Za-z_][\w.]*", name):
             for part in name.split("."):
-                assert re.search(rf"\b{part}\b", code), f"nothing is called {name}"
+                assert re.search(rf"\b{part}\b", code), f"nothing is named {name}"
 
 
 def test_no_two_classes_have_one_name() -> None:
@@ -71,9 +73,11 @@ def test_no_two_classes_have_one_name() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    if shared := [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]:
+        pytest.fail("\n".join(shared), pytrace=False)
 
 
 def test_each_module_is_short_enough_to_be_read_in_one_go() -> None:
     sizes = {path.relative_to(PACKAGE).as_posix(): len(path.read_bytes().splitlines()) for path in MODULES}
-    assert {name: size for name, size in sizes.items() if size > MOST_LINES and name not in LONGER} == {}
+    if long := [f"{name}: {size} lines" for name, size in sizes.items() if size > MOST_LINES and name not in LONGER]:
+        pytest.fail("\n".join(long), pytrace=False)
