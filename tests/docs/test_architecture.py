@@ -23,7 +23,7 @@ def _tree() -> list[tuple[int, list[str]]]:
     """The lines of the tree: the indentation of each, and the files and folders that it names."""
     block = re.search(r"```text\ncuggino/\n(.*?)```", PAGE, re.DOTALL)
     assert block
-    lines = [re.match(r"( +)((?:\w+(?:\.py|/)\s+)+)", line) for line in block[1].splitlines()]
+    lines = [re.match(r"( +)((?:\w+(?:/\w+)*(?:\.py|/)\s+)+)", line) for line in block[1].splitlines()]
     assert all(lines), "each line names at least one file or folder"
     return [(len(line[1]), line[2].split()) for line in lines if line]
 
@@ -39,13 +39,13 @@ def test_the_tree_names_every_folder_and_every_module_of_the_top() -> None:
 
 
 def test_each_file_in_the_tree_exists_in_its_folder() -> None:
-    folders = [PACKAGE]
+    folder = PACKAGE
     for indent, names in _tree():
-        del folders[indent // 2 :]
         for name in names:
-            path = folders[-1] / name
+            path = PACKAGE / name if indent == 2 or "/" in name[:-1] else folder / name
             assert path.is_dir() if name.endswith("/") else path.is_file(), path.relative_to(ROOT)
-        folders.append(folders[-1] / names[-1])
+        if indent == 2:
+            folder = PACKAGE / names[-1]
 
 
 def test_the_lines_of_the_tree_are_the_layers_that_import_linter_checks() -> None:
