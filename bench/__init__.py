@@ -1,5 +1,5 @@
-"""What cuggino costs, against what cannot be avoided.
+"""Benchmarks: what cuggino costs, compared with the least possible cost.
 
-Each figure is a ratio of two things measured in one run on one machine, so that it can be compared
-between machines. `just bench` prints the table; nothing asserts it.
+Each figure is a ratio of two measurements in one run on one machine, so that it can be compared between machines.
+`just bench` prints the table; no test asserts it.
 """

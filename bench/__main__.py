@@ -22,8 +22,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="just bench", description="What cuggino costs, as ratios measured here and now."
     )
-    parser.add_argument("only", nargs="*", metavar="WHAT", help=f"some of: {', '.join(MEASUREMENTS)}; all by default")
-    parser.add_argument("--runs", type=int, default=5, help="runs that each median is taken of (5)")
+    parser.add_argument("only", nargs="*", metavar="WHAT", help=f"which of {', '.join(MEASUREMENTS)}; all by default")
+    parser.add_argument("--runs", type=int, default=5, help="number of runs for each median (5)")
     arguments = parser.parse_args()
     if unknown := set(arguments.only) - MEASUREMENTS.keys():
         parser.error(f"not measured here: {', '.join(sorted(unknown))}")

@@ -1,7 +1,7 @@
-"""An agent's output, from the file that it printed to, to the lines of the log.
+"""Measure how fast an agent's output becomes lines of the log.
 
-`python -m bench.agent_output cuggino FILE` takes it the way that `cuggino run` does: followed, cut into
-lines, decoded, markers found, logged. `… json FILE` is what cannot be avoided: `json.loads` of each line.
+`python -m bench.agent_output cuggino FILE` does what `cuggino run` does with the file: follow it, split it into
+lines, decode them, find markers, log events. `… json FILE` does the least possible: `json.loads` of each line.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from cuggino.roles import Role
 SIZE = 100 * 10**6
 
 
-class _Over(Child):
-    """A child that has already printed everything and gone."""
+class _ExitedChild(Child):
+    """A child that has printed everything and exited."""
 
     def __init__(self) -> None:
         self.gone = trio.Event()
@@ -41,16 +41,16 @@ class _Over(Child):
         return 0
 
 
-class _Nothing(Children):
-    """Starts nothing: the output is there already."""
+class _NoChildren(Children):
+    """Start no process: the output is already there."""
 
     @asynccontextmanager
     async def start(self, _command: Command) -> AsyncIterator[Child]:
-        yield _Over()
+        yield _ExitedChild()
 
 
-class _Unseen:
-    """A display that only counts."""
+class _CountingDisplay:
+    """A display that counts lines and shows nothing."""
 
     patient = True
     due = math.inf
@@ -76,7 +76,7 @@ class _Unseen:
 
 
 def rows(runs: int) -> list[Row]:
-    """Time against `json.loads`, and the peak of memory at ten times the size."""
+    """Compare the time with `json.loads`, and the peak memory with ten times the size."""
     with TemporaryDirectory() as folder:
         small = Path(folder, "small")
         write_session(small, SIZE)
@@ -111,15 +111,15 @@ def rows(runs: int) -> list[Row]:
 
 
 async def _cuggino(printed: Path, folder: Path) -> int:
-    """Read the file as an agent's output; returns how many events were logged."""
+    """Read the file as an agent's output; return the number of logged events."""
     program = folder / "claude"
     program.touch(0o755)
     options = AgentOptions(
         role=Role.IMPLEMENTER, cwd=folder, prompt="", output=printed, environment={"PATH": str(folder)}
     )
-    display = _Unseen()
+    display = _CountingDisplay()
     async with open_hub(log=folder / "log", display=display) as hub:
-        await HeadlessAgent(ClaudeBackend(), _Nothing(marker="bench")).spawn(options, hub.sender("bench"))
+        await HeadlessAgent(ClaudeBackend(), _NoChildren(marker="bench")).spawn(options, hub.sender("bench"))
     return display.count
 
 

@@ -1,6 +1,6 @@
-"""What a person waits for: a command's start, and its end after Ctrl+C.
+"""Measure what a person waits for: the start of a command, and its end after Ctrl+C.
 
-The agent tells when it was executed, then sleeps until it is interrupted.
+The agent reports its start, then sleeps until it is interrupted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bench.project import small_project
 
 CUGGINO = Path(sys.executable).with_name("cuggino")
 
-PATIENCE = 20
-"""Seconds after which something is broken, not slow."""
+TOO_LONG = 20
+"""Seconds after which a program counts as broken, not slow."""
 
 
 def rows(runs: int) -> list[Row]:
@@ -56,7 +56,7 @@ def rows(runs: int) -> list[Row]:
             start <= 1.5 * imports,
         ),
         Row(
-            "Ctrl+C until exit, agent that obeys at once",
+            "Ctrl+C until exit, agent that exits at once",
             f"the agent's own exit: {own * 1000:.0f} ms",
             f"+ {(stop - own) * 1000:.0f} ms",
             "≤ + 100 ms",
@@ -66,7 +66,7 @@ def rows(runs: int) -> list[Row]:
 
 
 def _start_and_stop(argv: Sequence[str], project: Path, environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds until the agent is executed, and from SIGINT to the exit."""
+    """Return the seconds until the agent is executed, and from SIGINT to the exit."""
     started = os.open(environment["BENCH_STARTED"], os.O_RDONLY | os.O_NONBLOCK)
     errors = project / "errors"
     try:
@@ -77,18 +77,18 @@ def _start_and_stop(argv: Sequence[str], project: Path, environment: dict[str, s
                 argv, cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
             ) as run,
         ):
-            readable, _, _ = select.select([started], [], [], PATIENCE)
+            readable, _, _ = select.select([started], [], [], TOO_LONG)
             start = time.perf_counter() - begin
-            time.sleep(0.1)  # until the agent sleeps: from there on it obeys at once
+            time.sleep(0.1)  # until the agent sleeps, and so exits at once on SIGINT
             begin = time.perf_counter()
             run.send_signal(signal.SIGINT)
             try:
-                run.wait(timeout=PATIENCE)
+                run.wait(timeout=TOO_LONG)
             finally:
                 run.kill()
             stop = time.perf_counter() - begin
     finally:
         os.close(started)
     if not readable:
-        raise RuntimeError(f"{argv[0]} did not start the agent in {PATIENCE} s:\n{errors.read_text()}")
+        raise RuntimeError(f"{argv[0]} did not start the agent in {TOO_LONG} s:\n{errors.read_text()}")
     return start, stop

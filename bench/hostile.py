@@ -1,4 +1,4 @@
-"""Text that is made to be slow for who looks for tags and fences in it."""
+"""Measure the marker parser on text that is made to slow down a search for tags and fences."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ HOSTILE: Mapping[str, str] = {
     "lines": "\n",
     "spaces": " ",
 }
-"""Units that are repeated. None makes many markers: those are asked for, and each costs what an event costs."""
+"""Units that are repeated. None contains many markers: each of those becomes an event, which has its own cost."""
 
 MARKER = "\n\n<NOTE>the end</NOTE>"
-"""Ends every text, the plain one too: a text without any marker may be passed over at a glance."""
+"""The end of each text, also of the plain one, since a text without markers takes a short cut."""
 
 
 def rows(runs: int) -> list[Row]:
-    """The plainest of the hostile texts, the worst of them, and whether twice the worst costs twice as much."""
+    """Compare the simplest and the worst hostile text with plain text, and 4 MB of the worst with 1 MB."""
     figures = {name: alternate(_parsing(unit), _parsing(PLAIN), runs) for name, unit in HOSTILE.items()}
     ratios = {name: hostile / plain for name, (hostile, plain) in figures.items()}
     worst = max(ratios, key=ratios.__getitem__)
@@ -64,7 +64,7 @@ def rows(runs: int) -> list[Row]:
 
 
 def _parsing(unit: str, size: int = SIZE) -> Callable[[], float]:
-    """The time that a text of this unit takes, fed as it may come: in small pieces."""
+    """Return a function that measures the seconds for a text of this unit, fed in small pieces."""
     text = (unit * (size // len(unit) + 1))[:size] + MARKER
     pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
 

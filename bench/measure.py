@@ -1,7 +1,7 @@
-"""How a figure is taken: alternating runs, medians, children of their own.
+"""Measure with alternating runs, medians, and a process for each run.
 
-Alternating, because a machine is faster in one minute than in the next; medians, because the rare
-slow run belongs to something else; a process of its own for memory, because its peak never goes down.
+Runs alternate because a machine is faster in one minute than in the next. Medians ignore the rare slow run, which has
+other causes. Each run has its own process because a process's peak memory never falls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 
 class Row(NamedTuple):
-    """A line of the table. `figure` and `goal` are as a person reads them."""
+    """A line of the table. `figure` and `goal` are texts for people."""
 
     what: str
     against: str
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One measured run of a module of ours: wall seconds of the work alone, and the process's peak memory."""
+    """One run of a module: seconds of wall time of the work alone, and the peak memory of the process."""
 
     seconds: float
     peak_mb: float
@@ -37,38 +37,38 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def alternate(first: Callable[[], float], second: Callable[[], float], runs: int) -> tuple[float, float]:
-    """The medians of `runs` runs each, taken in turn."""
+    """Call both in turn, `runs` times each, and return the medians."""
     pairs = [(first(), second()) for _ in range(runs)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of wall time that the work took."""
+    """Return the seconds of wall time that the work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def command_seconds(argv: Sequence[str]) -> float:
-    """Seconds from the start of a program to its end. Fails when the program does."""
+    """Return the seconds from the start of a program to its end. Raise CalledProcessError if it fails."""
     return timed(lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL))
 
 
 def module_run(module: str, *arguments: str) -> Run:
-    """Run `python -m module arguments…`, which ends with `report`."""
+    """Run `python -m module arguments…`, which calls `report` at its end."""
     done = subprocess.run([sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.PIPE)
     return msgspec.json.decode(done.stdout, type=Run)
 
 
 def report(seconds: float, count: int) -> None:
-    """Print what `module_run` reads. To be called at the end: the peak is the process's so far."""
+    """Print what `module_run` reads. Call it last: the peak memory is that of the process until now."""
     sys.stdout.write(msgspec.json.encode(Run(seconds, _peak_mb(), count)).decode())
 
 
 def _peak_mb() -> float:
-    """The peak of this process's resident memory.
+    """Return the peak resident memory of this process, in MB.
 
-    Not `ru_maxrss` on Linux: a child inherits the size of the process that forked it into that figure.
+    Linux's `ru_maxrss` starts with the size of the parent process, so /proc is read instead.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,4 +1,4 @@
-"""A project to run cuggino in, with an agent that does nothing."""
+"""Make a project to run cuggino in, with an agent that does nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ exec sleep 60
 
 @contextmanager
 def small_project() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A project with a commit and specs, and an environment in which a stand-in for claude is found first.
+    """Make a project with a commit and specs, and an environment whose PATH starts with a stand-in for claude.
 
-    The stand-in writes a line into the FIFO that BENCH_STARTED names, then sleeps.
+    The stand-in writes a line to the FIFO named by BENCH_STARTED, then sleeps.
     """
     with TemporaryDirectory() as name:
         project = Path(name)

@@ -1,4 +1,4 @@
-"""Events → what a person sees of them, without the terminal.
+"""Measure the rendering of events for people, without a terminal.
 
 `python -m bench.rendering COUNT` renders that many events of a made-up session on a coloured terminal.
 """
@@ -21,7 +21,7 @@ FEW, MANY = 10_000, 100_000
 
 
 def rows(runs: int) -> list[Row]:
-    """The median of the rate; memory at ten times as many events."""
+    """Measure the median rate, and the peak memory with ten times as many events."""
     few = module_run(__name__, str(FEW))
     many = [module_run(__name__, str(MANY)) for _ in range(runs)]
     rate = statistics.median(run.count / run.seconds for run in many)
@@ -39,7 +39,7 @@ def rows(runs: int) -> list[Row]:
 
 
 def events(seed: int = 7) -> Iterator[Event]:
-    """What an agent says and does, for ever: text, a tool call, its result, now and then a note."""
+    """Yield an agent's events without end: text, a tool call, its result, sometimes a note."""
     rng = random.Random(seed)
     while True:
         yield AgentMessage(text=words(rng, rng.randint(10, 80)))

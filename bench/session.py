@@ -1,7 +1,7 @@
-"""A made-up session of claude's, of any size: the lines of a recorded turn with other words in them.
+"""Generate a session of claude of any size: the lines of a recorded turn, with other words in them.
 
-What a turn is made of (which lines, in which order, with which fields) is the recording's; how long
-texts, commands and results are is drawn from a seeded generator, so that every run reads the same bytes.
+The recording decides which lines there are, in which order and with which fields. A seeded generator draws the lengths
+of texts, commands and results, so that each run reads the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORDS = TEXT.split(" ")
 
 
 class Recorded:
-    """The lines of a recorded session, by what they are. Copies are filled in; the recording stays."""
+    """The lines of a recorded session, by kind. Each use fills in a copy."""
 
     def __init__(self, path: Path) -> None:
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -36,7 +36,7 @@ class Recorded:
 
 
 def _kind(line: dict[str, Any]) -> str:
-    """`type` and whatever else tells two lines apart."""
+    """Return `type` and whatever else distinguishes two kinds of lines."""
     if line["type"] == "stream_event":
         event = line["event"]
         inner = event.get("delta", {}).get("type") or event.get("content_block", {}).get("type") or ""
@@ -47,7 +47,7 @@ def _kind(line: dict[str, Any]) -> str:
 
 
 def session(size: int, seed: int = 7) -> Iterator[bytes]:
-    """The lines of one session of at least `size` bytes, each with its line feed, a result line at the end."""
+    """Yield the lines of a session of at least `size` bytes, each with its line feed. The last one is a result."""
     recorded = Recorded(RECORDING)
     rng = random.Random(seed)
     written = 0
@@ -68,7 +68,7 @@ def write_session(path: Path, size: int) -> None:
 
 
 def _turn(recorded: Recorded, rng: random.Random, number: int) -> Iterator[dict[str, Any]]:
-    """A message with some text and a tool call, and the tool's result."""
+    """Yield the lines of a message with text and a tool call, and of the tool's result."""
     message = f"msg_{number:024x}"
     tool = f"toolu_{number:024x}"
     text = words(rng, rng.randint(10, 80))

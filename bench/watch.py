@@ -1,4 +1,4 @@
-"""What waiting costs: an idle `cuggino watch` in a terminal, and one look at a folder that holds very many files.
+"""Measure the cost of waiting: an idle `cuggino watch` in a terminal, and a recount of a folder with 100,000 files.
 
 `python -m bench.watch SECONDS` is `cuggino watch` with SECONDS between two recounts.
 """
@@ -26,15 +26,15 @@ from cuggino.watch.intervals import WatchIntervals
 ROOT = Path(__file__).parents[1]
 
 WINDOW = 24.0
-"""Seconds that are measured. A recount is among them: more often than the one a minute that there really is."""
+"""Seconds that are measured. They include a recount, which really happens only once a minute."""
 
 CALM = 2.0
-"""Seconds after the first word of being idle, until the start lies behind."""
+"""Seconds from the first idle report until all work of the start is done."""
 
 FILES = 100_000
 
-PATIENCE = 20
-"""Seconds after which something is broken, not slow."""
+TOO_LONG = 20
+"""Seconds after which a program counts as broken, not slow."""
 
 
 def rows(runs: int) -> list[Row]:
@@ -58,7 +58,7 @@ def rows(runs: int) -> list[Row]:
         idle = _idle([sys.executable, "-m", __name__, str(WINDOW)], project, environment) * 1000
     return [
         Row(
-            "an idle cuggino watch, CPU a minute",
+            "an idle cuggino watch, CPU per minute",
             f"{WINDOW:.0f} s with a recount",
             f"{idle:.0f} ms",
             "< 50 ms",
@@ -69,7 +69,7 @@ def rows(runs: int) -> list[Row]:
 
 
 def _idle(argv: Sequence[str], project: Path, environment: Mapping[str, str]) -> float:
-    """CPU seconds a minute of a watch in a terminal that waits for items."""
+    """Return the CPU seconds per minute of a watch in a terminal that waits for items."""
     with _in_a_terminal(argv, project, environment) as (process, terminal):
         _wait_for(b"Idle", terminal)
         time.sleep(CALM)
@@ -78,7 +78,7 @@ def _idle(argv: Sequence[str], project: Path, environment: Mapping[str, str]) ->
         spent = _cpu_seconds(process.pid) - before
         process.send_signal(signal.SIGINT)
         _wait_for(b"Ended", terminal)
-        process.wait(PATIENCE)
+        process.wait(TOO_LONG)
     return spent * 60 / WINDOW
 
 
@@ -86,7 +86,7 @@ def _idle(argv: Sequence[str], project: Path, environment: Mapping[str, str]) ->
 def _in_a_terminal(
     argv: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The program, and the other end of its terminal. It is killed at the block's end if it still runs."""
+    """Start the program and yield it with the other end of its terminal. Kill it at the end of the block."""
     terminal, its_end = pty.openpty()
     try:
         with subprocess.Popen(
@@ -107,20 +107,20 @@ def _in_a_terminal(
 
 
 def _wait_for(words: bytes, terminal: int) -> None:
-    """Until the terminal has shown the words."""
+    """Wait until the terminal has shown the words."""
     shown = b""
     while words not in shown:
-        readable, _, _ = select.select([terminal], [], [], PATIENCE)
+        readable, _, _ = select.select([terminal], [], [], TOO_LONG)
         if not readable:
-            raise RuntimeError(f"the watch did not say {words!r} in {PATIENCE} s, but: {shown!r}")
+            raise RuntimeError(f"the watch did not say {words!r} in {TOO_LONG} s, but: {shown!r}")
         shown += os.read(terminal, 4096)
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What a process has used until now, with all of its threads.
+    """Return the CPU seconds that a process has used until now, with all of its threads.
 
-    /proc/PID/stat counts in hundredths of a second, too coarse here. Linux has a clock for each process, whose
-    number is made like this: clock_getcpuclockid(3), which Python has for threads only.
+    /proc/PID/stat counts in hundredths of a second, which is too coarse. Linux has a clock for each process; this is
+    its number, as in clock_getcpuclockid(3), which Python has for threads only.
     """
     return time.clock_gettime(~pid << 3 | 2)
 

@@ -1,3 +1,3 @@
-"""cuggino turns specifications into reviewed commits, with coding agents as child processes."""
+"""Turn specs into reviewed commits, with coding agents as child processes."""
 
 __version__ = "0.1.0"

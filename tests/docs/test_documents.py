@@ -1,8 +1,8 @@
-"""What the documents say is true: their commands exist, their configurations and events decode, their code
-compiles, their links lead somewhere, and no file of the project names the machine that it was written on.
+"""The documents are true: their commands exist, their configurations and events decode, their code compiles, their
+links lead somewhere, and no file of the project names the machine that it was written on.
 
-Blocks are told apart by their language: `sh` and `console` (commands, after `$ ` in the latter), `json` (a
-configuration, or lines of the log), `python` (must compile; `python run` is also run, in an empty folder).
+The language of a block decides how it is tested: `sh` and `console` are commands (after `$ ` in the latter), `json` is
+a configuration or lines of the log, `python` must compile, and `python run` is also run, in an empty folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
@@ -24,8 +25,13 @@ from cuggino.events import decode_log_line
 
 ROOT = Path(__file__).parent.parent.parent
 
+OURS = re.compile(
+    r"https://(?:github[.]com/cuggino/cuggino/(?:blob|tree)|raw[.]githubusercontent[.]com/cuggino/cuggino)/main/"
+)
+"""The README is also read outside of the repository, in the package. So its links into the project are absolute."""
+
 REGISTRIES = r"pypi[.]org|pythonhosted[.]org|npmjs[.](?:org|com)|yarnpkg[.]com|deb[.]debian[.]org"
-HOMES = r"/(?:home|Users)/(?!user/)[A-Za-z]"  # `user` is nobody: the recordings say so for whoever made them
+HOMES = r"/(?:home|Users)/(?!user/)[A-Za-z]"  # the recordings call their author `user`
 
 
 class Block(NamedTuple):
@@ -36,7 +42,7 @@ class Block(NamedTuple):
 
 
 def _tracked() -> list[Path]:
-    """The project's files: what git has, and what it would take."""
+    """Return the files of the project: those that git tracks, and new ones that it does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -62,7 +68,7 @@ def _blocks(*languages: str) -> Iterator[Block]:
 
 
 def _commands() -> Iterator[tuple[str, list[str]]]:
-    """Every command in the documents: where it stands, and its words."""
+    """Yield every command in the documents: its place and its words."""
     for block in _blocks("sh", "console"):
         lines = block.text.replace("\\\n", " ").splitlines()
         if block.language == "console":
@@ -100,13 +106,13 @@ def _output(*argv: str) -> str:
 
 
 def test_the_documents_show_commands_of_both_kinds() -> None:
-    """Else the tests below would pass with nothing to look at."""
+    """Otherwise the tests below would pass without testing anything."""
     assert CUGGINO
     assert JUST
 
 
 @pytest.mark.parametrize(("place", "words"), CUGGINO, ids=_id)
-def test_a_cuggino_command_exists_and_has_the_options_that_are_shown(place: str, words: list[str]) -> None:
+def test_a_documented_command_exists_with_its_options(place: str, words: list[str]) -> None:
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     subcommand = words[:1] if words and not words[0].startswith("-") else []
     shown = _output(sys.executable, "-m", "cuggino", *subcommand, "--help")
@@ -116,14 +122,14 @@ def test_a_cuggino_command_exists_and_has_the_options_that_are_shown(place: str,
 
 
 @pytest.mark.parametrize(("place", "words"), JUST, ids=_id)
-def test_a_recipe_exists(place: str, words: list[str]) -> None:
+def test_a_documented_recipe_exists(place: str, words: list[str]) -> None:
     recipes = _output(str(Path(sys.executable).with_name("just")), "--summary").split()
     recipe = [word for word in words if not word.startswith("-")][:1]
     assert set(recipe) <= set(recipes), f"{place}: the justfile has {recipes}"
 
 
 @pytest.mark.parametrize("block", list(_blocks("json")), ids=_id)
-def test_json_is_a_configuration_or_lines_of_the_log(block: Block) -> None:
+def test_a_json_block_is_a_configuration_or_lines_of_the_log(block: Block) -> None:
     if block.text.startswith('{"at"'):
         for line in block.text.splitlines():
             decode_log_line(line)
@@ -131,7 +137,7 @@ def test_json_is_a_configuration_or_lines_of_the_log(block: Block) -> None:
         decode(block.text.encode(), block.place)
 
 
-def test_python_compiles_and_runs_where_it_says_so(tmp_path: Path) -> None:
+def test_a_python_block_compiles_and_runs_if_marked(tmp_path: Path) -> None:
     for block in _blocks("python"):
         compile(block.text, block.place, "exec", dont_inherit=True)
         if block.run:
@@ -139,22 +145,23 @@ def test_python_compiles_and_runs_where_it_says_so(tmp_path: Path) -> None:
 
 
 def _anchors(path: Path) -> set[str]:
-    """The names of a document's headings, as GitHub makes them."""
+    """Return the anchors of a document's headings, as GitHub makes them."""
     tokens = MarkdownIt().parse(path.read_text(encoding="utf-8"))
     titles = [tokens[number + 1].content for number, token in enumerate(tokens) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_relative_link_leads_to_a_file_of_the_project(path: Path) -> None:
+def test_every_link_into_the_project_leads_to_a_file_of_it(path: Path) -> None:
     tokens = MarkdownIt().enable("table").parse(path.read_text(encoding="utf-8"))
     inner = [child for token in tokens for child in token.children or ()]
     targets = [str(child.attrs.get("href") or child.attrs.get("src")) for child in inner if child.attrs]
     for target in targets:
-        if re.match(r"[a-z]+:", target):
+        inside = OURS.match(target)
+        if re.match(r"[a-z]+:", target) and not inside:
             continue
-        name, _, anchor = target.partition("#")
-        found = (path.parent / name).resolve() if name else path
+        name, _, anchor = target[inside.end() if inside else 0 :].partition("#")
+        found = ((ROOT if inside else path.parent) / name).resolve() if name else path
         assert any(file.is_relative_to(found) for file in TRACKED), f"{target}: not a file of the project"
         assert not anchor or anchor in _anchors(found), f"{target}: no such heading"
 
@@ -171,14 +178,22 @@ def test_no_file_names_a_registry_or_the_machine_that_it_was_written_on() -> Non
     assert found == []
 
 
+def test_the_recording_of_the_demo_moves_without_scripts_fonts_and_links() -> None:
+    text = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
+    assert names == {"svg", "title", "style", "rect", "circle", "g", "text"}
+    assert "@keyframes" in text
+    assert re.findall(r"@font-face|@import|url\(|href|https?:(?!//www[.]w3[.]org/2000/svg)", text) == []
+
+
 def test_no_lock_file_is_tracked() -> None:
-    """They hold addresses; requirements/*.txt pins the versions."""
+    """They contain addresses; requirements/*.txt pins the versions."""
     locks = re.compile(r"uv[.]lock|pylock.*[.]toml|poetry[.]lock|Pipfile[.]lock|package-lock[.]json|yarn[.]lock")
     assert [path for path in TRACKED if locks.fullmatch(path.name)] == []
 
 
 @pytest.mark.parametrize("name", ["run.txt", "dev.txt"])
-def test_every_requirement_is_pinned_with_a_hash_and_nothing_else_stands_there(name: str) -> None:
+def test_requirements_contain_only_pins_with_hashes(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8").replace("\\\n", "")
     pins = text.splitlines()
     assert pins
