@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from cuggino.clock import uuid7
 from cuggino.errors import StorageError
-from cuggino.project import Project, sync_folder, uuid7
+from cuggino.files import sync_directory
+from cuggino.project import Project
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -84,8 +86,8 @@ def archive(project: Project, item: Item) -> Removal:
         return Removal.GONE
     except OSError as error:
         raise StorageError(f"{path} cannot be moved to {project.archive}: {error.strerror}.") from error
-    sync_folder(project.archive)
-    sync_folder(project.backlog)
+    sync_directory(project.archive)
+    sync_directory(project.backlog)
     if kept.is_symlink() or hashlib.sha256(kept.read_bytes()).hexdigest() == item.digest:
         return Removal.REMOVED  # what a link leads to stays where it is, whatever it holds
     try:

@@ -58,8 +58,8 @@ class SandboxError(CugginoError):
     """A sandbox could not be made, or its work not brought home; what there is of it is kept."""
 
 
-class SessionNotFound(CugginoError):
-    """There is no such session to go on with."""
+class NotFound(CugginoError):
+    """Nothing has the name or ID that was given, or more than one thing has."""
 
     exit_code = 2
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 
 from cuggino.errors import LockedError, StorageError
+from cuggino.files import DECODE_ERRORS
 from cuggino.process.owner import start_time
-from cuggino.project import SPOILED, Project
+from cuggino.project import Project
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +86,7 @@ def read_owner(project: Project, *, file: Path | None = None) -> Owner | None:
 def _read(descriptor: int) -> Owner | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 65536, 0), type=Owner)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 

@@ -13,17 +13,17 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
 import trio
 from trio_util import wait_any
 
+from cuggino.clock import timestamp, uuid7
 from cuggino.config import Notify
 from cuggino.events import Event, LogLine, PrintableEvent, Send, SystemMessage
 from cuggino.output.jsonlines import encode
 from cuggino.process.children import Children, Command
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 
 CAPACITY = 32
 """Events that may wait."""
@@ -50,7 +50,7 @@ async def open_notifier(
 ) -> AsyncIterator[Offer]:
     """Tell the configured program, in the project's root, of the events that are offered within the block.
 
-    After the block it is not running any more: what waits then has LAST seconds, or until `force_kill`, even if the block
+    After the block it is not running any more: what waits then has LAST seconds, or until `force_kill`, even if it
     was cancelled. `tell` gets a SystemMessage for the first failure and for the first events that were left out.
     """
     if not settings.command or not settings.events:
@@ -85,8 +85,7 @@ class Notifier:
         """Queue the event if its name is wanted. Never waits, never raises."""
         if type(event).__name__ not in self._names:
             return
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = encode([LogLine(at=at, session=session, event=cast(PrintableEvent, event))])
+        line = encode([LogLine(at=timestamp(), session=session, event=cast(PrintableEvent, event))])
         if line:  # a PingEvent has none
             try:
                 self._put.send_nowait(line)

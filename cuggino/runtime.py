@@ -21,6 +21,7 @@ import trio
 
 from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
+from cuggino.clock import uuid7
 from cuggino.config import load
 from cuggino.errors import LockedError, LoopError
 from cuggino.events import (
@@ -34,6 +35,7 @@ from cuggino.events import (
 )
 from cuggino.git import Git
 from cuggino.lock import Owner, lock, read_owner
+from cuggino.logs import open_log, prune_logs
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, finish, stored
@@ -42,7 +44,7 @@ from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
 from cuggino.process.sweep import sweep
-from cuggino.project import Project, living_log, prune_logs, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 
 
@@ -150,7 +152,7 @@ async def open_runtime(
             now=lambda: datetime.now(UTC),
             random=Random(),
         )
-        with living_log(project) as log:
+        with open_log(project) as log:
             async with open_hub(log=log, display=display) as hub:
                 told = Children(marker=marker, force_kill=force_kill, grace=GRACE)
                 async with open_notifier(config.notify, project, told, hub.sender(None), force_kill) as notify:

@@ -18,6 +18,7 @@ from uuid import uuid4
 import trio
 
 from cuggino.agents import prompts
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions, AgentResult, Backend
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
@@ -32,7 +33,6 @@ from cuggino.events import AgentMessage, Event, Send, SystemMessage
 from cuggino.git.run import SAFE, git_output
 from cuggino.integrate.merge import Check, Merged, MergeRequest, merge
 from cuggino.integrate.repair import Repairer
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.loop.command import ShellCommands
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from cuggino.clock import uuid7
 from cuggino.demo.project import make
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.runtime import Runtime
 from cuggino.signals import Shutdown
 

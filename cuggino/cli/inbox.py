@@ -41,7 +41,15 @@ def add_list_and_show(app: App, folder: Folder, what: str, whats: str) -> None:
     name_of_one = Parameter(help="Its name, or how that begins.", completer=names_in(folder))
 
     def show(name: Annotated[str, name_of_one], /) -> int:
-        say([visible(read(find(folder(Project.find(Path.cwd())), name, what=what)).removesuffix("\n"))])
+        say(
+            [
+                visible(
+                    read(
+                        find(folder(Project.find(Path.cwd())), name, what, list_command=f"cuggino {app.name[0]} list")
+                    ).removesuffix("\n")
+                )
+            ]
+        )
         return 0
 
     app.command(list_, name="list", help=f"List the {whats}, each with its first line.")
@@ -54,7 +62,7 @@ def add_resolve(app: App, folder: Folder, what: str) -> None:
     name_of_one = Parameter(help="Its name, or how that begins.", completer=names_in(folder))
 
     def resolve_(name: Annotated[str, name_of_one], /) -> int:
-        entry = find(folder(Project.find(Path.cwd())), name, what=what)
+        entry = find(folder(Project.find(Path.cwd())), name, what, list_command=f"cuggino {app.name[0]} list")
         resolve(entry)
         say([f"Deleted {shown(entry.path)}: {visible_name(entry.title)}"])
         return 0

@@ -17,6 +17,7 @@ from cyclopts import App, Parameter
 from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
 from cuggino.cli.inbox import PLAIN_COLUMNS, remark, say
+from cuggino.clock import uuid7
 from cuggino.config import BackendName, Integrate, load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
@@ -24,7 +25,7 @@ from cuggino.loop.command import ShellCommands
 from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.runtime import Runtime
 from cuggino.sandbox.environment import launcher
 from cuggino.signals import Shutdown

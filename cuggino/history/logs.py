@@ -6,16 +6,17 @@ A log may be large and may be written at this moment: it is read line by line, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from cuggino.clock import time_of
 from cuggino.errors import StorageError
 from cuggino.events import LogLine, PrintableEvent, decode_log_line
+from cuggino.files import DECODE_ERRORS
 from cuggino.lock import Owner, read_owner
-from cuggino.project import SPOILED, Project
+from cuggino.project import Project
 
 _WORDS = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
 
@@ -47,7 +48,7 @@ def head_of(raw: bytes) -> Head | None:
     """What a line is; None: it is torn, or nobody knows what."""
     try:
         return _decode_head(raw)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 
@@ -67,7 +68,7 @@ def decode(raw: bytes) -> LogLine | None:
     """The whole of a line; None: it is torn, or its event is not known to this version."""
     try:
         return decode_log_line(raw)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 
@@ -84,21 +85,12 @@ def logs(project: Project) -> list[Path]:
     return sorted(path for path in project.logs.glob("*.jsonl") if not path.name.startswith("."))
 
 
-def born(id: str) -> datetime | None:  # noqa: A002 - it is the id
-    """When a UUIDv7, so what it names, was made, in UTC; None: it is no UUIDv7."""
-    digits = id.replace("-", "")
-    try:
-        return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC) if digits[12:13] == "7" else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def growing(project: Project, owner: Owner | None) -> Path | None:
     """The log that the command writes that holds the lock; None while there is none. `owner` is the lock's record."""
     newest = logs(project)[-1:]
     if owner is None or not newest or not owner.lives():
         return None
-    began = born(newest[0].stem)
+    began = time_of(newest[0].stem)
     return newest[0] if began is not None and began >= owner.since else None
 
 
@@ -106,5 +98,5 @@ def owner_of_lock(project: Project) -> Owner | None:
     """The lock's record; None also where it cannot be read."""
     try:
         return read_owner(project)
-    except (StorageError, OSError, *SPOILED):
+    except (StorageError, OSError, *DECODE_ERRORS):
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from cuggino.errors import SessionNotFound
+from cuggino.errors import NotFound
 from cuggino.history.logs import decode, growing, head_of, logs, owner_of_lock
 from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import choose, recall
@@ -56,7 +56,7 @@ def _chosen(project: Project, beginning: str | None) -> tuple[str | None, list[P
     every = logs(project)
     if beginning is None:
         if not every:
-            raise SessionNotFound(f"There is no log in {project.logs} yet.", advice="Follow one when something runs.")
+            raise NotFound(f"There is no log in {project.logs} yet.", advice="Follow one when something runs.")
         return None, every[-1:]
     told = {session.id: session.logs for session in recall(every).sessions()}
     session, log = choose(beginning, list(told), [path.stem for path in every])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from cuggino import events
-from cuggino.errors import SessionNotFound
+from cuggino import events, records
 from cuggino.history.logs import Line, read
 from cuggino.output.render import limit_value
 from cuggino.output.summary import Tally
@@ -173,23 +172,18 @@ def seconds_between(one: str, other: str) -> float:
         return 0.0
 
 
-def choose(beginning: str, sessions: Iterable[str], logs: Sequence[str]) -> tuple[str | None, str | None]:
-    """The session, or else the log, whose id begins so: one of the two. SessionNotFound says what there is.
+def choose(prefix: str, sessions: Iterable[str], logs: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the session, or else the log, whose ID starts with `prefix`: one of the two. Raise NotFound.
 
-    A session's id is looked for first: its log's begins alike, for both were made in the same minute.
+    Sessions come first: the ID of a session starts like that of its log, since both are made in the same minute.
     """
-    if session := _only(beginning, sorted(sessions), "session"):
-        return session, None
-    if log := _only(beginning, logs, "log"):
-        return None, log
-    raise SessionNotFound(f"No log tells of a session {beginning}.", advice="`cuggino log` lists those that there are.")
-
-
-def _only(beginning: str, ids: Sequence[str], what: str) -> str | None:
-    found = [name for name in ids if name.startswith(beginning.lower())]
-    if len(found) > 1:
-        raise SessionNotFound(f"More than one {what} begins with {beginning}.", advice="\n".join(found[-10:]))
-    return found[0] if found else None
+    prefix = prefix.lower()
+    by_id = {id: id for id in sorted(sessions)}  # noqa: A001 - it is the id
+    if not any(id.startswith(prefix) for id in by_id):  # noqa: A001
+        logs = [log for log in logs if prefix and log.startswith(prefix)]
+        if logs:
+            return None, records.find(prefix, {log: log for log in logs}, "log", list_command="ls .cuggino/logs")
+    return records.find(prefix, by_id, "session", list_command="cuggino log"), None
 
 
 def recall(logs: Iterable[Path]) -> History:

@@ -5,6 +5,7 @@ All of them may change or vanish while they are read, and any may be spoiled: th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,18 +13,21 @@ from typing import Literal
 
 import msgspec
 
+from cuggino import records
 from cuggino.backlog import Unusable, read_item
+from cuggino.clock import time_of
 from cuggino.errors import StorageError
-from cuggino.history.logs import born, growing, logs, read
+from cuggino.files import DECODE_ERRORS
+from cuggino.history.logs import growing, logs, read
 from cuggino.history.sessions import PastSession, recall
 from cuggino.history.work import LOOP_PHASES, Following, Job, JobPhase, Work
 from cuggino.inbox.folder import Entry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
-from cuggino.loop.session import SessionState, load
+from cuggino.loop.session import SessionState, state_files
 from cuggino.output.summary import Tally
-from cuggino.project import SPOILED, Project
-from cuggino.sandbox import records
+from cuggino.project import Project
+from cuggino.sandbox.records import every as all_sandboxes
 from cuggino.watch.ledger import State
 
 
@@ -120,7 +124,7 @@ def gather(project: Project, now: datetime | None = None) -> Status:
 def _owner(project: Project, problems: list[str]) -> Owner | None:
     try:
         return read_owner(project)
-    except (StorageError, OSError, *SPOILED) as error:
+    except (StorageError, OSError, *DECODE_ERRORS) as error:
         problems.append(f"Whether something runs here is not known: {project.lock_file} cannot be read: {error}")
         return None
 
@@ -166,20 +170,18 @@ _PHASES: dict[Step, JobPhase] = {
 
 
 def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
-    """What can be read of the sessions' states, oldest first."""
-    for path in sorted(project.wip.glob("*.json")):
-        if path.name.startswith("."):
-            continue
+    """Yield the states of the sessions that can be read, oldest first."""
+    for path in state_files(project):
         try:
-            yield load(project, path).state
-        except (StorageError, *SPOILED) as error:
-            if path.exists():
-                problems.append(f"A session is passed over: {_spelled_out(str(error))}")
+            yield records.load(path, SessionState)
+        except StorageError as error:
+            if os.path.exists(path):  # noqa: PTH110 - Path.exists raises where it may not look
+                problems.append(f"A session is left out: {_spelled_out(error.message)}")
 
 
 def _sandboxes(project: Project) -> Iterator[Project]:
     """The places in which items are worked on apart."""
-    for record in records.every(project):
+    for record in all_sandboxes(project):
         if record.sandbox.item is not None and record.exists:
             yield Project(record.sandbox.root)
 
@@ -187,7 +189,7 @@ def _sandboxes(project: Project) -> Iterator[Project]:
 def _open_session(state: SessionState) -> OpenSession:
     return OpenSession(
         id=state.id,
-        started=born(state.id),
+        started=time_of(state.id),
         focus=state.focus,
         backlog_file=state.backlog_file,
         iteration=state.course.iteration,
@@ -247,11 +249,10 @@ def _backlog(
 
 def _troubles(project: Project, problems: list[str]) -> State:
     try:
-        return msgspec.json.decode(project.state_file.read_bytes(), type=State)
-    except FileNotFoundError:
-        return State()
-    except (OSError, *SPOILED) as error:
-        problems.append(f"What failed before is not known: {project.state_file} cannot be read: {error}")
+        return records.load(project.state_file, State)
+    except StorageError as error:
+        if os.path.exists(project.state_file):  # noqa: PTH110
+            problems.append(f"Earlier failures are not known: {error.message}")
         return State()
 
 

@@ -9,10 +9,12 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from cuggino.clock import uuid7
 from cuggino.errors import StorageError, UsageError
+from cuggino.files import sync_directory, write_atomic
 from cuggino.items import list_items
 from cuggino.output.text import visible_name
-from cuggino.project import Project, sync_folder, uuid7, write_whole
+from cuggino.project import Project
 
 _FIRST = "010"
 _WORDS = 6
@@ -36,7 +38,7 @@ def add(project: Project, text: str) -> Path:
     temporary = project.backlog / f".{uuid7()}.tmp"
     taken: set[str] = set()  # also by what is no item: a folder, say
     try:
-        write_whole(temporary, text if text.endswith("\n") else f"{text}\n")
+        write_atomic(temporary, text if text.endswith("\n") else f"{text}\n")
         while True:
             name = name_after(taken.union(list_items(project.backlog)), text)
             if _appears(temporary, project.backlog / name):
@@ -44,7 +46,7 @@ def add(project: Project, text: str) -> Path:
             taken.add(name)
     finally:
         temporary.unlink(missing_ok=True)
-        sync_folder(project.backlog)
+        sync_directory(project.backlog)
 
 
 def name_after(names: Collection[str], text: str) -> str:

@@ -10,17 +10,18 @@ from uuid import uuid4
 
 import msgspec
 
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions, Backend
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import repair as repair_prompt
+from cuggino.clock import uuid7
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError
 from cuggino.events import Send, SystemMessage
 from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.integrate.merge import RepairRequest
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.manifest import Permits
-from cuggino.project import STATE_NAME, uuid7
+from cuggino.project import STATE_NAME
 from cuggino.roles import Role
 from cuggino.spawn.forgetting import forget
 

@@ -18,6 +18,7 @@ import trio
 
 from cuggino.agents.agent import Agent
 from cuggino.agents.prompts import Prompt, fill
+from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import CugginoError, GitError, LoopError
 from cuggino.events import (
@@ -46,7 +47,7 @@ from cuggino.loop.command import Commands
 from cuggino.loop.course import Course, Outcome, Report, Step, advance
 from cuggino.loop.session import Session
 from cuggino.loop.turn import LimitReached, take_turn
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 
 

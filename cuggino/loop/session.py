@@ -12,18 +12,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from cuggino import records
 from cuggino.backlog import Item, Removal, archive
-from cuggino.errors import SessionNotFound, StorageError
+from cuggino.clock import uuid7
+from cuggino.errors import NotFound
 from cuggino.events import LlmMarkerEvent
+from cuggino.files import append, write_atomic
 from cuggino.loop.course import Course, Ended
 from cuggino.markers import tag_name
-from cuggino.project import SPOILED, Project, append, uuid7, write_whole
+from cuggino.project import Project
 from cuggino.roles import Role
 
 PROGRESS_LOG = "# Progress Log"
@@ -49,9 +50,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """Set when the session is over for good; a failure is not: it can be gone on with."""
     issue_file: str | None = None
     """The name that a spec issue's file has or will have."""
-
-
-_decode = msgspec.json.Decoder(SessionState).decode
 
 
 class Session:
@@ -82,7 +80,7 @@ class Session:
         )
         session = cls(project, state)
         if review is not None:
-            write_whole(session.review, review)
+            write_atomic(session.review, review)
         session.update()
         return session
 
@@ -122,7 +120,7 @@ class Session:
     def update(self, **changes: object) -> None:
         """Change the state and write it, whole."""
         self.state = msgspec.structs.replace(self.state, **changes)
-        write_whole(self._wip / f"{self.id}.json", msgspec.json.format(msgspec.json.encode(self.state)))
+        records.save(self._wip / f"{self.id}.json", self.state)
 
     # ---- the plan and the review
 
@@ -137,7 +135,7 @@ class Session:
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:
             return False
-        write_whole(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
+        write_atomic(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
         self.forget_draft()
         return True
 
@@ -155,7 +153,7 @@ class Session:
     def adopt_review(self, otherwise: str) -> None:
         """The reviewer asked for changes: its file, or else what its marker said, is the next planner's input."""
         if not _read(self.review).strip():
-            write_whole(self.review, f"{otherwise}\n")
+            write_atomic(self.review, f"{otherwise}\n")
         self.update(has_review=True)
 
     # ---- the end
@@ -166,7 +164,7 @@ class Session:
         assert self.state.issue_file is not None
         path = self._spec_issues / self.state.issue_file
         if not path.exists():
-            write_whole(path, f"{self.state.ended.content}\n")
+            write_atomic(path, f"{self.state.ended.content}\n")
 
     def delete(self) -> None:
         """Remove every file of the session, the state last: a crash in between is finished by doing it again."""
@@ -175,35 +173,24 @@ class Session:
             path.unlink(missing_ok=True)
 
 
-def find(project: Project, id: str | None = None) -> Session:  # noqa: A002 - it is the id
-    """The session with this id or unique beginning of one, or the newest that can be gone on with.
-
-    Raises SessionNotFound, which says what there is.
-    """
-    sessions = [session for session in stored(project) if session.state.ended is None]
-    if id is not None:
-        sessions = [session for session in sessions if session.id.startswith(id)]
-    if len(sessions) > 1 and id is not None:
-        raise SessionNotFound(
-            f"More than one session begins with {id}.", advice="\n".join(session.id for session in sessions)
-        )
-    if not sessions:
-        raise SessionNotFound(
-            f"There is no session {id} to go on with in {project.wip}."
-            if id is not None
-            else f"There is no session to go on with in {project.wip}.",
-            advice="Start one with `cuggino run --focus TEXT`.",
-        )
-    return sessions[-1]
+def find(project: Project, prefix: str | None = None) -> Session:
+    """Return the unfinished session whose ID starts with `prefix`; None means the latest. Raise NotFound."""
+    unfinished = {session.id: session for session in stored(project) if session.state.ended is None}
+    if prefix is not None:
+        return records.find(prefix, unfinished, "unfinished session", list_command="cuggino status")
+    if not unfinished:
+        raise NotFound(f"{project.root} has no unfinished session.", advice='Start one: cuggino run --focus "…"')
+    return unfinished[max(unfinished)]
 
 
-def stored(project: Project) -> Iterator[Session]:
-    """The sessions whose files are there, oldest first. A state that cannot be read is passed over."""
-    for path in sorted(project.wip.glob("*.json")):
-        if path.name.startswith("."):
-            continue
-        with suppress(StorageError):
-            yield load(project, path)
+def state_files(project: Project) -> list[Path]:
+    """Return the files that hold sessions' states, oldest first."""
+    return sorted(path for path in project.wip.glob("*.json") if not path.name.startswith("."))
+
+
+def stored(project: Project) -> list[Session]:
+    """Return the stored sessions, oldest first, without those whose state cannot be read."""
+    return [Session(project, state) for state in records.load_all(state_files(project), SessionState)]
 
 
 def finish(project: Project, session: Session) -> str | None:
@@ -219,13 +206,6 @@ def finish(project: Project, session: Session) -> str | None:
         archived = state.backlog_file if removal is Removal.REMOVED else None
     session.delete()
     return archived
-
-
-def load(project: Project, path: Path) -> Session:
-    try:
-        return Session(project, _decode(path.read_bytes()))
-    except (OSError, *SPOILED) as error:
-        raise StorageError(f"The session's state {path} cannot be read: {error}") from error
 
 
 def _read(path: Path) -> str:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Protocol
 from uuid import uuid4
 
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions
 from cuggino.agents.prompts import Prompt, ask_again, go_on
 from cuggino.agents.retry import (
@@ -35,7 +36,6 @@ from cuggino.events import (
     ToolCall,
     UsageReport,
 )
-from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.loop.session import Session
 from cuggino.project import Project
 from cuggino.roles import Role

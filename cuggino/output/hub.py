@@ -26,6 +26,7 @@ from typing import Protocol, cast
 
 import trio
 
+from cuggino.clock import timestamp
 from cuggino.errors import CugginoError
 from cuggino.events import Event, LogLine, PrintableEvent, Send
 from cuggino.output.jsonlines import LogFile, encode
@@ -84,7 +85,7 @@ async def open_hub(*, log: Path | None, display: Display, now: Callable[[], floa
     and OutputClosed comes out of the block; likewise any other CugginoError of the display. As with every
     nursery, errors come in an exception group. `now` gives seconds since the epoch.
     """
-    hub = Hub(LogFile(log) if log is not None else None, display, _stamps(now))
+    hub = Hub(LogFile(log) if log is not None else None, display, now)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub._run)
         nursery.start_soon(hub._notice_closed_output)
@@ -104,13 +105,13 @@ async def open_hub(*, log: Path | None, display: Display, now: Callable[[], floa
 class Hub:
     """Made by open_hub."""
 
-    def __init__(self, log: LogFile | None, display: Display, stamp: Callable[[], str]) -> None:
+    def __init__(self, log: LogFile | None, display: Display, now: Callable[[], float]) -> None:
         self._send, self._receive = trio.open_memory_channel[LogLine](CAPACITY)
         self._log = log
         self._log_failed = False
         self._display = display
         self._display_error: CugginoError | None = None
-        self._stamp = stamp
+        self._now = now
         self._body = trio.CancelScope()
         self._pace = trio.CancelScope(shield=True)
         self._ended = trio.Event()
@@ -124,10 +125,10 @@ class Hub:
         A checkpoint only when the hub is behind. While there is room it also works in a cancelled scope, so
         that a service's last words are not lost. Good until the end of the hub's block.
         """
-        send_nowait, send, stamp = self._send.send_nowait, self._send.send, self._stamp
+        send_nowait, send, now = self._send.send_nowait, self._send.send, self._now
 
         async def send_event(event: Event) -> None:
-            line = LogLine(at=stamp(), session=session, event=cast(PrintableEvent, event))
+            line = LogLine(at=timestamp(now()), session=session, event=cast(PrintableEvent, event))
             try:
                 send_nowait(line)
             except trio.WouldBlock:
@@ -206,17 +207,3 @@ class Hub:
     async def _notice_closed_output(self) -> None:
         await self._display.closed()
         self._fail(OutputClosed())
-
-
-def _stamps(now: Callable[[], float]) -> Callable[[], str]:
-    """UTC in milliseconds, `2026-11-21T21:52:44.962Z`; most of it is formatted once a second."""
-    second, prefix = -1, ""
-
-    def stamp() -> str:
-        nonlocal second, prefix
-        whole, milliseconds = divmod(int(now() * 1000), 1000)
-        if whole != second:
-            second, prefix = whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-        return f"{prefix}.{milliseconds:03}Z"
-
-    return stamp

@@ -22,8 +22,8 @@ from cuggino.agents.prompts import Prompt, fill
 from cuggino.config import Config
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
+from cuggino.files import write_atomic
 from cuggino.manifest import DEFAULT_TOOLS, Permits, SandboxManifest
-from cuggino.project import write_whole
 from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, configured, default_manifest
 from cuggino.sandbox.environment import built
@@ -106,7 +106,7 @@ async def evaluate(context: SpawnContext, task: Task, place: Place, send: Send) 
     for AISP. Raises LlmSessionError if there is no such agent here, or no login.
     """
     config, root = context.config, context.project.root
-    write_whole(place.request, task.prompt.encode(errors="replace"))
+    write_atomic(place.request, task.prompt.encode(errors="replace"))
     answer: Answer | str = f"it took longer than {LONGEST:.0f} s"
     with trio.move_on_after(LONGEST):
         try:

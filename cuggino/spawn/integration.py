@@ -10,11 +10,12 @@ import msgspec
 
 from cuggino.config import Limits
 from cuggino.events import Send, SystemMessage
+from cuggino.files import write_atomic
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
 from cuggino.integrate.repair import Repairer
 from cuggino.manifest import Permits
-from cuggino.project import Project, write_whole
+from cuggino.project import Project
 from cuggino.sandbox import records
 from cuggino.sandbox.changes import changes
 from cuggino.sandbox.environment import launcher
@@ -143,7 +144,7 @@ def redacted(raw: Path, told: Path, redaction: Redaction) -> Iterator[Path]:
         yield raw
     finally:
         if raw.exists():
-            write_whole(told, redaction.bytes(raw.read_bytes()))
+            write_atomic(told, redaction.bytes(raw.read_bytes()))
             raw.unlink()
 
 

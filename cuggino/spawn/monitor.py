@@ -15,10 +15,10 @@ import msgspec
 import trio
 
 from cuggino import events
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.retry import Silent
 from cuggino.config import Limits
 from cuggino.events import Event, ProgressState, ProgressUpdate, Send
-from cuggino.agents.activity_timeout import ActivityTimeout
 
 UPDATES = 5.0
 """Seconds between two ProgressUpdate at the least."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
 import trio
 
 from cuggino.agents.prompts import Prompt, fill
+from cuggino.clock import timestamp
 from cuggino.errors import CugginoError, LlmSessionError, SandboxError, leaves
 from cuggino.events import (
     Event,
@@ -32,10 +32,10 @@ from cuggino.events import (
     UsageReport,
     encoder,
 )
+from cuggino.files import append, write_atomic
 from cuggino.git import Git
 from cuggino.manifest import Permits, SandboxManifest
 from cuggino.output.summary import spent
-from cuggino.project import append, write_whole
 from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.discard import discard
@@ -325,7 +325,7 @@ class Spawn:
             cost=spent(self._usage),
             problem="\n".join(filter(None, (self.report.problem, again))),
         )
-        write_whole(self._place.report, self.text)
+        write_atomic(self._place.report, self.text)
         await self.send(SpawnCompleted(status=status, exit_code=code, report=str(self._place.report)))
 
     # ---- telling
@@ -340,9 +340,8 @@ class Spawn:
         event = self._redaction.event(event)
         if isinstance(event, UsageReport):
             self._usage.append(event)
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if not isinstance(event, PingEvent):
-            line = LogLine(at=now, session=self._record.id, event=cast(PrintableEvent, event))
+            line = LogLine(at=timestamp(), session=self._record.id, event=cast(PrintableEvent, event))
             append(self._place.events, encoder.encode(line) + b"\n")
         await self._send_on(event)
 
@@ -357,7 +356,7 @@ class Spawn:
         self._record = msgspec.structs.replace(self._record, **changes)
         self._place.save(self._record)
         if self._record.manifest is not None:
-            write_whole(self._place.manifest, msgspec.json.format(msgspec.json.encode(self._record.manifest)))
+            write_atomic(self._place.manifest, msgspec.json.format(msgspec.json.encode(self._record.manifest)))
 
 
 def _all_there_are(context: SpawnContext) -> list[str]:

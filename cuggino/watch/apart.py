@@ -32,6 +32,7 @@ from cuggino.events import (
     WatchItemNotRemoved,
     WatchProcessingItem,
 )
+from cuggino.files import write_atomic
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
 from cuggino.integrate.repair import Repairer
@@ -41,7 +42,7 @@ from cuggino.loop.loop import LoopContext
 from cuggino.loop.session import stored
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
-from cuggino.project import Project, write_whole
+from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.environment import built, git_variables, launcher
@@ -132,7 +133,7 @@ class Apart:
             last = await self._loop(place, item, sender)
             if isinstance(last, LoopSpecIssue):
                 issue = place.project.spec_issues / last.filename
-                write_whole(self._project.spec_issues / last.filename, issue.read_bytes())
+                write_atomic(self._project.spec_issues / last.filename, issue.read_bytes())
                 self._end_sessions(place.project)
                 ledger.forget(item.name)
                 await send(WatchItemNotRemoved(filename=item.name, reason="spec-issue"))

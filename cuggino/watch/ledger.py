@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cuggino.backlog import digest_of
-from cuggino.project import SPOILED, Project, write_whole
+from cuggino.files import DECODE_ERRORS, write_atomic
+from cuggino.project import Project
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,7 +33,7 @@ class Ledger:
         self._project = project
         try:
             former = msgspec.json.decode(project.state_file.read_bytes(), type=State)
-        except (OSError, *SPOILED):  # it holds nothing that could not be found out anew
+        except (OSError, *DECODE_ERRORS):  # it holds nothing that could not be found out anew
             former = State()
         self._state = State(audited=former.audited)
         self._write()
@@ -82,7 +83,7 @@ class Ledger:
         self._write()
 
     def _write(self) -> None:
-        write_whole(self._project.state_file, msgspec.json.format(msgspec.json.encode(self._state)))
+        write_atomic(self._project.state_file, msgspec.json.format(msgspec.json.encode(self._state)))
 
 
 def _spelled_out(name: str) -> str:

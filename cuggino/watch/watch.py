@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import trio
 
+from cuggino.clock import uuid7
 from cuggino.errors import CugginoError
 from cuggino.events import (
     Send,
@@ -23,7 +24,6 @@ from cuggino.events import (
     WatchValidationStarted,
 )
 from cuggino.loop.loop import LoopContext
-from cuggino.project import uuid7
 from cuggino.signals import Shutdown, ShutdownStage
 from cuggino.watch.audit import audit, code_seen, fingerprint
 from cuggino.watch.counting import Counted, watch_file_counts

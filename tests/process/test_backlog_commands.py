@@ -84,7 +84,7 @@ async def test_a_finding_is_resolved_by_the_path_that_a_watch_told(house: House)
 
 async def test_what_is_not_clear_deletes_nothing(house: House) -> None:
     place = put(house, "spec-issues", **{ISSUE: "a", OTHER: "b"})
-    for beginning, told in (("0199", "More than one spec issue"), ("", "no spec issue"), ("x", "There are:")):
+    for beginning, told in (("0199", "More than one spec issue"), ("", "No spec issue"), ("x", "cuggino issues list")):
         finished = await house.run("issues", "resolve", beginning)
         assert finished.code == 2
         assert told in finished.err

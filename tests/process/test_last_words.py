@@ -12,9 +12,9 @@ import trio
 from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.agents.headless import LAST_WORDS, HeadlessAgent
+from cuggino.clock import uuid7
 from cuggino.events import Event, SystemMessage, ToBeDiscussed, UsageReport
 from cuggino.process.children import Children
-from cuggino.project import uuid7
 from cuggino.roles import Role
 
 FINDING = {

@@ -260,7 +260,7 @@ async def test_a_broken_configuration_is_told_and_nothing_is_started(
         (["run", "--resume", "-f", "x"], "--resume"),
         (["run", "--resume", "0", "-f", "x"], "--resume"),
         (["run", "-f", "x", "--review", "nowhere.md"], "nowhere.md"),
-        (["run", "--resume"], "no session"),
+        (["run", "--resume"], "no unfinished session"),
         (["run", "--resume", "0192"], "0192"),
         (["run", "--nonsense"], "--nonsense"),
         (["rnu"], "rnu"),

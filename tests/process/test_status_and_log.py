@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trio
 
+from cuggino.clock import uuid7
 from cuggino.events import (
     AgentMessage,
     LogLine,
@@ -26,7 +27,7 @@ from cuggino.events import (
     WatchItemCompleted,
 )
 from cuggino.output.jsonlines import encode
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from tests.process.house import AT_GATE, COMMAND, DONE, PROGRESS, House, script
 
 RUN = ("run", "--focus", "日本語の仕事")
@@ -181,7 +182,7 @@ async def test_spoiled_files_are_told_and_end_nothing(house: House) -> None:
         status, log = await house.run("status"), await house.run("log")
     assert (status.code, status.err, log.code, log.err) == (0, "", 0, "")
     assert "a.md" in status.out
-    for problem in ("state.json cannot be read", "A session is passed over"):
+    for problem in ("state.json is damaged", "A session is left out"):
         assert problem in status.out
 
 
@@ -308,7 +309,7 @@ async def test_a_session_that_there_is_not_is_exit_2(house: House) -> None:
     with trio.fail_after(30):
         done = await house.run("log", "zz")
     assert (done.code, done.out) == (2, "")
-    assert "`cuggino log` lists" in done.err
+    assert "`cuggino log` to list" in done.err
 
 
 async def on_a_terminal(house: House, *arguments: str, **environment: str) -> str:

@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cuggino.agents.activity_timeout import ActivityTimeout
 from cuggino.agents.retry import Overlong, Silent
 from cuggino.config import Limits
 from cuggino.events import AgentMessage, Event, ToolCall
-from cuggino.agents.activity_timeout import ActivityTimeout
 
 LIMITS = Limits(idle_timeout=10, agent_timeout=100)
 

@@ -107,7 +107,7 @@ def test_an_edit_and_a_new_file_in_the_same_moment_are_both_kept(
     path = project.backlog / "a.md"
     path.write_text("edited in the last moment")
     monkeypatch.setattr(backlog, "digest_of", lambda *_: item.digest)
-    monkeypatch.setattr(backlog, "sync_folder", lambda _folder: path.write_text("saved anew"))
+    monkeypatch.setattr(backlog, "sync_directory", lambda _folder: path.write_text("saved anew"))
     assert archive(project, item) is Removal.CHANGED
     assert path.read_text() == "saved anew"
     assert archived(project) == ["edited in the last moment"]

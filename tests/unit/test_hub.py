@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cuggino.errors import StorageError
 from cuggino.events import AgentMessage, Event, LogLine, Note, PingEvent, SystemMessage, ToolCall, decode_log_line
-from cuggino.output.hub import CAPACITY, FLUSH, Hub, _stamps, open_hub
+from cuggino.output.hub import CAPACITY, FLUSH, Hub, open_hub
 from cuggino.output.jsonlines import LogFile, encode
 from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
@@ -112,17 +112,6 @@ async def test_what_waits_is_encoded_and_written_at_once(tmp_path: Path, monkeyp
     async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
         await send_many(hub, 0, CAPACITY)
     assert [data.count(b"\n") for data in writes] == [CAPACITY]
-
-
-def test_a_stamp_is_utc_in_milliseconds_and_moves_on() -> None:
-    times = iter([0.0, 0.9999, 1.0, 1795297964.962])
-    stamp = _stamps(lambda: next(times))
-    assert [stamp() for _ in range(4)] == [
-        "1970-01-01T00:00:00.000Z",
-        "1970-01-01T00:00:00.999Z",
-        "1970-01-01T00:00:01.000Z",
-        "2026-11-21T21:52:44.962Z",
-    ]
 
 
 @pytest.mark.parametrize("given", ["\udc80", {"deep": ["\ud800"]}, object(), {"\udfff": 1}])

