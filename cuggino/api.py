@@ -32,7 +32,7 @@ from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
 from cuggino.loop.session import Session, find
 from cuggino.output.summary import Tally
 from cuggino.project import Project
-from cuggino.runtime import open_runtime
+from cuggino.runtime import Invocation, open_runtime
 
 __all__ = ["LoopRun", "run"]
 
@@ -139,7 +139,7 @@ class LoopRun:
         with self._events:
             try:
                 async with open_runtime(
-                    self._project, "cuggino.api", _Listener(self._events), Tally(), trio.Event()
+                    self._project, Invocation(name="cuggino.api"), _Listener(self._events), Tally(), trio.Event()
                 ) as runtime:
                     self._outcome = await runtime.loop(self._session())
             except ExceptionGroup as group:

@@ -62,7 +62,7 @@ class Limits(_Section, frozen=True, kw_only=True):
     max_runtime: _Seconds | None = None
 
 
-class Spawn(_Section, frozen=True, kw_only=True):
+class SpawnSettings(_Section, frozen=True, kw_only=True):
     """Sandboxes. `root` is where worktrees are made; None: below `$XDG_STATE_HOME/cuggino`."""
 
     root: _NotBlank | None = None
@@ -77,7 +77,7 @@ class Spawn(_Section, frozen=True, kw_only=True):
     repair_attempts: _Count = 2
 
 
-class Ci(_Section, frozen=True, kw_only=True):
+class CiSettings(_Section, frozen=True, kw_only=True):
     """Which review threads a CI watch acts on, and for how many polls it goes on."""
 
     threads: Threads = "all"
@@ -85,7 +85,7 @@ class Ci(_Section, frozen=True, kw_only=True):
     max_iterations: _AtLeastOne = 90
 
 
-class Notify(_Section, frozen=True, kw_only=True):
+class NotifySettings(_Section, frozen=True, kw_only=True):
     """A program to run when one of these events happens."""
 
     command: tuple[_NotBlank, ...] = ()
@@ -106,9 +106,9 @@ class Config(_Section, frozen=True, kw_only=True):
     agents: Agents = Agents()
     model: _NotBlank | None = None
     limits: Limits = Limits()
-    spawn: Spawn = Spawn()
-    ci: Ci = Ci()
-    notify: Notify = Notify()
+    spawn: SpawnSettings = SpawnSettings()
+    ci: CiSettings = CiSettings()
+    notify: NotifySettings = NotifySettings()
 
     def backend(self, role: Role) -> BackendName:
         """The backend that plays `role`; roles that `agents` does not name are `agent`'s."""

@@ -19,7 +19,7 @@ import trio
 from trio_util import wait_any
 
 from cuggino.clock import timestamp, uuid7
-from cuggino.config import Notify
+from cuggino.config import NotifySettings
 from cuggino.events import Event, LogLine, PrintableEvent, Send, SystemMessage
 from cuggino.output.jsonlines import encode
 from cuggino.process.children import Children, Command
@@ -46,7 +46,7 @@ Run: TypeAlias = Callable[[bytes], Awaitable[str | None]]
 
 @asynccontextmanager
 async def open_notifier(
-    settings: Notify, project: Project, children: Children, tell: Send, force_kill: trio.Event
+    settings: NotifySettings, project: Project, children: Children, tell: Send, force_kill: trio.Event
 ) -> AsyncIterator[Offer]:
     """Tell the configured program, in the project's root, of the events that are offered within the block.
 

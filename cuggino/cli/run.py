@@ -12,7 +12,7 @@ from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session, find
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 
 
@@ -53,7 +53,7 @@ async def run(
             return await runtime.run(find(project, resume if isinstance(resume, str) and resume else None))
         return await runtime.run(Session.create(project, focus or "", review=words))
 
-    return await in_foreground(project, "run", work, as_json=json)
+    return await in_foreground(project, Invocation(name="cuggino run", json=json), work)
 
 
 def _read(review: Path) -> str:

@@ -26,7 +26,7 @@ from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.sandbox.environment import launcher
 from cuggino.signals import Shutdown
 from cuggino.spawn import task as tasks
@@ -249,7 +249,9 @@ async def _run(project: Project, record: Record, given: SandboxManifest | None, 
     def last_words(_page: Page) -> list[str]:
         return [] if this.spawn is None else ["", *visible(this.spawn.text).removesuffix("\n").split("\n")]
 
-    return await in_foreground(project, "spawn", work, as_json=as_json, beside=place.lock, last_words=last_words)
+    return await in_foreground(
+        project, Invocation(name="cuggino spawn", json=as_json, lock=place.lock), work, last_words=last_words
+    )
 
 
 @dataclass

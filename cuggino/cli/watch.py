@@ -12,7 +12,7 @@ from cuggino.agents.backends import backend
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 from cuggino.watch import item
 from cuggino.watch.item import Process
@@ -63,7 +63,7 @@ async def watch(
             process=process,
         )
 
-    return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
+    return await in_foreground(Project.find(Path.cwd()), Invocation(name="cuggino watch", json=json, drains=True), work)
 
 
 async def _apart(runtime: Runtime) -> Process:

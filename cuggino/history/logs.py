@@ -21,7 +21,7 @@ from cuggino.project import Project
 _WORDS = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
 
 
-class Line(NamedTuple):
+class LogRecord(NamedTuple):
     """A line of a log. `event` is None where it is only what an agent says and does, or not known to this version."""
 
     at: str
@@ -52,7 +52,7 @@ def head_of(raw: bytes) -> Head | None:
         return None
 
 
-def parse(raw: bytes) -> Line | None:
+def parse(raw: bytes) -> LogRecord | None:
     """A line of a log; None: it is none."""
     head = head_of(raw)
     if head is None:
@@ -61,7 +61,7 @@ def parse(raw: bytes) -> Line | None:
     if head.event.tag not in _WORDS:
         whole = decode(raw)
         event = None if whole is None else whole.event
-    return Line(head.at, head.session, event)
+    return LogRecord(head.at, head.session, event)
 
 
 def decode(raw: bytes) -> LogLine | None:
@@ -72,7 +72,7 @@ def decode(raw: bytes) -> LogLine | None:
         return None
 
 
-def read(path: Path) -> Iterator[Line]:
+def read(path: Path) -> Iterator[LogRecord]:
     """The lines of a log as far as it is written, in time and memory that grow with its size and its longest line."""
     with path.open("rb") as log:
         for raw in log:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from cuggino.history.sessions import Outcome, PastSession, first_line, seconds_between
 from cuggino.history.status import BacklogItem, OpenSession, Paper, Status
-from cuggino.history.work import Job, JobPhase, Phase, Work
+from cuggino.history.work import CurrentWork, Job, JobPhase, Phase
 from cuggino.output.page import (
     BOLD,
     BOLD_GREEN,
@@ -70,7 +70,7 @@ def _holder(status: Status) -> list[tuple[str, Cell]]:
     return [("Running", (BOLD_YELLOW, f"nothing: {who} died. The next command clears up after it."))]
 
 
-def _work(work: Work, status: Status) -> list[tuple[str, Cell]]:
+def _work(work: CurrentWork, status: Status) -> list[tuple[str, Cell]]:
     rows = [row for job in work.jobs for row in _job(job, status)]
     if work.phase != "working":
         lasted = _ago(work.since, status.at)

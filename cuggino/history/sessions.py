@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from cuggino import events, records
-from cuggino.history.logs import Line, read
+from cuggino.history.logs import LogRecord, read
 from cuggino.output.render import limit_value
 from cuggino.output.summary import Tally
 
@@ -58,7 +58,7 @@ class History:
         """What is added from now on comes from the log with this id."""
         self._log, self._audit, self._audit_begins = log, None, False
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogRecord) -> None:
         if line.session is None:
             self._add_watch(line.event)
             return
@@ -102,7 +102,7 @@ class _Session:
         self._logs: list[str] = []
         self._tally = Tally()
 
-    def add(self, line: Line, log: str) -> None:
+    def add(self, line: LogRecord, log: str) -> None:
         if self._logs[-1:] != [log]:
             self._seconds += seconds_between(self._began, self._last)
             self._began = line.at

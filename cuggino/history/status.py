@@ -20,8 +20,8 @@ from cuggino.errors import StorageError
 from cuggino.files import DECODE_ERRORS
 from cuggino.history.logs import growing, logs, read
 from cuggino.history.sessions import PastSession, recall
-from cuggino.history.work import LOOP_PHASES, Following, Job, JobPhase, Work
-from cuggino.inbox.folder import Entry, entries
+from cuggino.history.work import LOOP_PHASES, CurrentWork, Job, JobPhase, SessionFollower
+from cuggino.inbox.folder import InboxEntry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
 from cuggino.loop.session import SessionState, state_files
@@ -81,7 +81,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: datetime
     root: str
     holder: Holder | None
-    work: Work | None
+    work: CurrentWork | None
     backlog: tuple[BacklogItem, ...]
     spec_issues: tuple[Paper, ...]
     findings: tuple[Paper, ...]
@@ -133,10 +133,10 @@ def _holder(owner: Owner) -> Holder:
     return Holder(pid=owner.pid, command=owner.command, since=owner.since, lives=owner.lives())
 
 
-def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: list[str]) -> Work:
+def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: list[str]) -> CurrentWork:
     """What the log of the living command tells, and, more exactly between two events, its session's state."""
-    begin = Work(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
-    following = Following(begin)
+    begin = CurrentWork(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
+    following = SessionFollower(begin)
     tally = Tally()
     if log is not None:
         try:
@@ -213,7 +213,7 @@ def _last(project: Project, log: Path | None, at_work: set[str | None], problems
 
 
 def _backlog(
-    project: Project, work: Work | None, behind: bool, begun: list[SessionState], problems: list[str]
+    project: Project, work: CurrentWork | None, behind: bool, begun: list[SessionState], problems: list[str]
 ) -> Iterator[BacklogItem]:
     """In the order in which they are taken, as the watch would judge them now."""
     troubles = _troubles(project, problems).items
@@ -260,7 +260,7 @@ def _papers(folder: Path, problems: list[str]) -> tuple[Paper, ...]:
     return tuple(Paper(name=_spelled_out(entry.name), title=entry.title) for entry in _entries(folder, problems))
 
 
-def _entries(folder: Path, problems: list[str]) -> tuple[Entry, ...]:
+def _entries(folder: Path, problems: list[str]) -> tuple[InboxEntry, ...]:
     try:
         return entries(folder)
     except StorageError as error:

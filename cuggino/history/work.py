@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from cuggino import events
-from cuggino.history.logs import Line
+from cuggino.history.logs import LogRecord
 
 Phase: TypeAlias = Literal[
     "starting", "working", "waiting-for-spec-issues", "waiting-for-items", "validating", "ending"
@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     until: datetime | None = None
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CurrentWork(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a living command does. `since` is when the phase began. `jobs` are several where a watch works on several
     items at a time; it may wait for others meanwhile. `cost_usd` is what this command has spent so far.
     """
@@ -55,15 +55,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     log: str | None = None
 
 
-class Following:
+class SessionFollower:
     """The fold: `add` each line of the command's log, `work` is what it does after that."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: CurrentWork) -> None:
         self.work = work
         self._before_waiting: dict[str | None, JobPhase] = {}
         """The session of a job that waits → the phase in which it goes on."""
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogRecord) -> None:
         event, at = line.event, line.at
         if isinstance(event, events.WatchLoopEvent):
             self._add_watch(event, at)

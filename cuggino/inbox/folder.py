@@ -16,7 +16,7 @@ _HEAD = 4096
 """Bytes that are looked at for a title."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file that counts. `title` is its first line with words, or why there is none. Foreign text, as `name`."""
 
     name: str
@@ -24,14 +24,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     title: str
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[InboxEntry, ...]:
     """All of them, by name. Makes nothing: a missing folder has none. StorageError when it cannot be read."""
     if not os.path.lexists(folder):
         return ()
-    return tuple(Entry(name=name, path=folder / name, title=_title(folder / name)) for name in list_items(folder))
+    return tuple(InboxEntry(name=name, path=folder / name, title=_title(folder / name)) for name in list_items(folder))
 
 
-def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> Entry:
+def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> InboxEntry:
     """Return the entry with this name, with or without `.md`, or the only one whose name starts so. Raise NotFound.
 
     Only the last part of a path counts.
@@ -42,7 +42,7 @@ def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> Entry
     return records.find(name, by_name, kind, list_command=list_command)
 
 
-def read(entry: Entry) -> str:
+def read(entry: InboxEntry) -> str:
     """All of its text; bytes that are no UTF-8 as escapes. StorageError."""
     try:
         return entry.path.read_bytes().decode(errors="backslashreplace")
@@ -50,7 +50,7 @@ def read(entry: Entry) -> str:
         raise StorageError(f"{entry.path} cannot be read: {error.strerror}.") from error
 
 
-def resolve(entry: Entry) -> None:
+def resolve(entry: InboxEntry) -> None:
     """Delete its file: a person has dealt with it. Of a link only the link goes. StorageError."""
     try:
         entry.path.unlink()

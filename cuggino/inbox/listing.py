@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuggino.inbox.folder import Entry
+from cuggino.inbox.folder import InboxEntry
 from cuggino.output.text import columns, shorten, visible_name
 
 _NAME_COLUMNS = 48
@@ -16,7 +16,7 @@ _TITLE_COLUMNS = 20
 """What a title gets at least."""
 
 
-def table(entries: Sequence[Entry], width: int) -> list[str]:
+def table(entries: Sequence[InboxEntry], width: int) -> list[str]:
     """A line each, the titles below each other, cut at `width` columns. Names are whole: they are what one types."""
     names = [visible_name(entry.name) for entry in entries]
     widest = min(max(map(columns, names), default=0), _NAME_COLUMNS)
@@ -27,7 +27,7 @@ def table(entries: Sequence[Entry], width: int) -> list[str]:
     return lines
 
 
-def json_lines(entries: Sequence[Entry]) -> list[str]:
+def json_lines(entries: Sequence[InboxEntry]) -> list[str]:
     """An object each: `name`, `path`, `title`. Names that are no UTF-8 have escapes in them."""
     return [
         msgspec.json.encode(

@@ -109,6 +109,7 @@ class Hub:
         self._send, self._receive = trio.open_memory_channel[LogLine](CAPACITY)
         self._log = log
         self._log_failed = False
+        self._session_logs: dict[str, LogFile] = {}
         self._display = display
         self._display_error: CugginoError | None = None
         self._now = now
@@ -118,6 +119,10 @@ class Hub:
         self._sent = 0
         self._passed_on = 0
         self._more_passed_on = trio.Event()
+
+    def log_session(self, session: str, path: Path) -> None:
+        """Append the lines of this session, from now on, to a file of its own, too."""
+        self._session_logs[session] = LogFile(path)
 
     def sender(self, session: str | None) -> Send:
         """A `Send` for one session; each event is stamped with the time of the call.
@@ -149,11 +154,13 @@ class Hub:
             with self._receive:
                 with self._pace:
                     await self._pass_on()
-                await self._write_log(encode(self._waiting()))  # time is up: what is left is logged at least
+                waiting = self._waiting()
+                await self._write_logs(waiting, encode(waiting))  # time is up: what is left is logged at least
         finally:
             self._ended.set()
-            if self._log is not None:
-                self._log.close()
+            for log in (self._log, *self._session_logs.values()):
+                if log is not None:
+                    log.close()
         if self._display_error is not None:
             raise self._display_error
 
@@ -170,7 +177,7 @@ class Hub:
                 continue
             batch += self._waiting()
             encoded = encode(batch)
-            await self._write_log(encoded)
+            await self._write_logs(batch, encoded)
             await self._show(partial(self._display.show, batch, encoded))
             self._passed_on += len(batch)
             self._more_passed_on.set()
@@ -185,10 +192,15 @@ class Hub:
         except (trio.WouldBlock, trio.EndOfChannel):
             return lines
 
-    async def _write_log(self, encoded: bytes) -> None:
-        if self._log is None or not encoded:
+    async def _write_logs(self, lines: list[LogLine], encoded: bytes) -> None:
+        await self._write_log(self._log, encoded)
+        for session, log in self._session_logs.items():
+            await self._write_log(log, encode([line for line in lines if line.session == session]))
+
+    async def _write_log(self, log: LogFile | None, encoded: bytes) -> None:
+        if log is None or not encoded:
             return
-        error = self._log.append(encoded)
+        error = log.append(encoded)
         if error is not None and not self._log_failed:
             self._log_failed = True
             await self._display.warn(f"The log cannot be written, the run goes on without it: {error}")

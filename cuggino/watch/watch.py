@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -81,7 +80,7 @@ async def run_watch(
     watch = _Watch(context, shutdown, sender, process, places=places, every=every, until_idle=until_idle, count=count)
     send = sender(None)
     end = End("setup-failed", 1)  # if something raises that is no cancellation
-    with watch.answering_presses():
+    with shutdown.reported_to(watch.report_shutdown):
         try:
             for name in already_archived:
                 await send(WatchItemCompleted(filename=name))
@@ -90,7 +89,7 @@ async def run_watch(
             if trio.current_effective_deadline() == -math.inf:
                 end = End("interrupted", 128 + shutdown.signal if shutdown.signal is not None else DRAINED)
             with trio.move_on_after(LAST_WORDS, shield=True):
-                await watch.answer(shutdown.stage)
+                await shutdown.report()
                 await send(WatchEnded(reason=end.reason, completed=watch.completed, exit_code=end.exit_code))
     return end.exit_code
 
@@ -115,7 +114,6 @@ class _Watch:
         """What is taken, but for items that only wait in their midst."""
         self._item_ended = trio.Event()
         self._waiting = trio.CancelScope()
-        self._answered = ShutdownStage.WORKING
         self._seen: Counted | None = None
         self._ready: tuple[str, ...] = ()
         self._blocked: set[str] = set()
@@ -160,8 +158,7 @@ class _Watch:
         return action
 
     def _decide(self, known: Known | None) -> Action:
-        draining = self._shutdown.stage is not ShutdownStage.WORKING
-        standing = msgspec.structs.replace(self._standing, draining=draining, active=len(self._taken))
+        standing = msgspec.structs.replace(self._standing, draining=self._shutdown.requested, active=len(self._taken))
         return decide(standing, known)
 
     # ---- waiting
@@ -176,7 +173,7 @@ class _Watch:
             beside=self._audit if self._context.config.audit else None,
             send=self._send,
         )
-        with self._shutdown.until_drain(), trio.CancelScope() as self._waiting:
+        async with self._shutdown.until_requested() as self._waiting:
             action = await waiting.run()
             if action is not None:
                 return action
@@ -254,27 +251,13 @@ class _Watch:
     async def _sleep(self, name: str, seconds: float) -> None:
         """A wait in the middle of an item: it ends with a drain, and the item with it."""
         self._at_work.discard(name)
-        with self._shutdown.until_drain() as scope:
+        async with self._shutdown.until_requested():
             await trio.sleep(seconds)
-        if scope.cancelled_caught:
+        if self._shutdown.requested:
             raise Drained
         self._at_work.add(name)
 
     # ---- stopping
 
-    @contextmanager
-    def answering_presses(self) -> Iterator[None]:
-        """Each press is an event, for as long as the block lasts; one that comes after it is told as before."""
-        before = self._shutdown.tell
-        self._shutdown.tell = self.answer
-        try:
-            yield
-        finally:
-            self._shutdown.tell = before
-            self._answered = ShutdownStage.KILL
-
-    async def answer(self, stage: ShutdownStage) -> None:
-        """Tell a stage of stopping, if it was not told."""
-        if stage > self._answered:
-            self._answered = stage
-            await self._send(WatchStopping(stage=_STAGES[stage], active=len(self._at_work)))
+    async def report_shutdown(self, stage: ShutdownStage) -> None:
+        await self._send(WatchStopping(stage=_STAGES[stage], active=len(self._at_work)))

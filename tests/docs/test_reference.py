@@ -32,9 +32,9 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "The file": config.Config,
     "agents": config.Agents,
     "limits": config.Limits,
-    "spawn": config.Spawn,
-    "ci": config.Ci,
-    "notify": config.Notify,
+    "spawn": config.SpawnSettings,
+    "ci": config.CiSettings,
+    "notify": config.NotifySettings,
 }
 
 CATEGORIES = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from cuggino import strict_json
-from cuggino.config import BackendName, Config, Limits, Spawn, decode, load
+from cuggino.config import BackendName, Config, Limits, SpawnSettings, decode, load
 from cuggino.errors import ConfigError
 from cuggino.events import PrintableEvent
 from cuggino.roles import Role
@@ -100,7 +100,7 @@ def test_every_key_can_be_set() -> None:
         max_cost_usd=2.5,
         max_runtime=3600,
     )
-    assert config.spawn == Spawn(
+    assert config.spawn == SpawnSettings(
         root="/var/tmp",
         include=(".env",),
         secrets=("env:TOKEN", "file:~/.netrc"),

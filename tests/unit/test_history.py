@@ -35,7 +35,7 @@ from cuggino.events import (
     WatchLoopEvent,
     WatchProcessingItem,
 )
-from cuggino.history.logs import Line, parse, read
+from cuggino.history.logs import LogRecord, parse, read
 from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import History, PastSession, choose, recall
 from cuggino.output.jsonlines import encode
@@ -53,7 +53,7 @@ def at(second: int) -> str:
 def logged(history: History, log: str, *lines: tuple[int, str | None, Event | None]) -> None:
     history.begin(log)
     for second, session, event in lines:
-        history.add(Line(at(second), session, event))  # type: ignore[arg-type]
+        history.add(LogRecord(at(second), session, event))  # type: ignore[arg-type]
 
 
 def start(focus: str = "the work", backlog_file: str | None = None, *, resumed: bool = False) -> LoopStart:
@@ -191,14 +191,14 @@ def line(event: PrintableEvent, session: str | None = A) -> bytes:
 
 
 def test_a_line_is_parsed_and_what_an_agent_says_is_not_looked_at() -> None:
-    assert parse(line(start())) == Line(at(0), A, start())
-    assert parse(line(AgentMessage(text="long"))) == Line(at(0), A, None)
-    assert parse(line(WatchAuditStarted(), None)) == Line(at(0), None, WatchAuditStarted())
+    assert parse(line(start())) == LogRecord(at(0), A, start())
+    assert parse(line(AgentMessage(text="long"))) == LogRecord(at(0), A, None)
+    assert parse(line(WatchAuditStarted(), None)) == LogRecord(at(0), None, WatchAuditStarted())
 
 
 def test_an_event_that_this_version_does_not_know_is_a_line_without_one() -> None:
-    assert parse(b'{"at":"x","session":null,"event":{"_tag":"FromTheFuture","a":[1]}}') == Line("x", None, None)
-    assert parse(b'{"at":"x","session":null,"event":{"_tag":"LoopApproved"},"more":1}') == Line("x", None, None)
+    assert parse(b'{"at":"x","session":null,"event":{"_tag":"FromTheFuture","a":[1]}}') == LogRecord("x", None, None)
+    assert parse(b'{"at":"x","session":null,"event":{"_tag":"LoopApproved"},"more":1}') == LogRecord("x", None, None)
 
 
 @pytest.mark.parametrize(

@@ -298,3 +298,15 @@ async def test_an_error_of_the_body_comes_out_and_what_was_sent_is_written(tmp_p
             await hub.sender(None)(say(0))
             raise ZeroDivisionError
     assert logged(tmp_path / "log") == ["0"]
+
+
+async def test_a_session_can_have_a_log_of_its_own_besides(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("before\n")
+    async with open_hub(log=tmp_path / "log", display=Memory(), now=lambda: 0) as hub:
+        hub.log_session("a", tmp_path / "own")
+        for session in ("a", "b", None, "a"):
+            await hub.sender(session)(say(1))
+            await hub.sender(session)(PingEvent())
+    lines = (tmp_path / "log").read_bytes().splitlines()
+    assert len(lines) == 4
+    assert (tmp_path / "own").read_bytes().splitlines() == [b"before", lines[0], lines[3]]

@@ -47,11 +47,11 @@ from cuggino.events import (
     WatchValidationPassed,
     WatchValidationStarted,
 )
-from cuggino.history.logs import Line
+from cuggino.history.logs import LogRecord
 from cuggino.history.pages import render_status
 from cuggino.history.sessions import Outcome, PastSession
 from cuggino.history.status import BacklogItem, Paper, Status, gather
-from cuggino.history.work import Following, Job, JobPhase, Phase, Work
+from cuggino.history.work import CurrentWork, Job, JobPhase, Phase, SessionFollower
 from cuggino.lock import lock
 from cuggino.loop.course import Course, Step
 from cuggino.loop.session import Session
@@ -97,10 +97,10 @@ def row(lines: list[str], label: str) -> str:
 
 
 def phases(*events: tuple[str | None, Event | None]) -> list[str]:
-    following = Following(Work(phase="starting", since=AT))
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
     for number, (session, event) in enumerate(events):
-        following.add(Line(str(number), session, event))  # type: ignore[arg-type]
+        following.add(LogRecord(str(number), session, event))  # type: ignore[arg-type]
         work = following.work
         (now,) = work.jobs or (work,)
         seen.append(f"{now.phase} since {now.since}")
@@ -169,7 +169,7 @@ def test_the_phase_of_a_watch_follows_from_its_events() -> None:
 
 
 def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
-    following = Following(Work(phase="starting", since=AT))
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
     for session, event in (
         (None, WatchBacklogWaiting()),
@@ -178,7 +178,7 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
         (None, WatchStopping(stage="drain", active=0)),
         (None, WatchAuditEnded()),
     ):
-        following.add(Line(AT, session, event))
+        following.add(LogRecord(AT, session, event))
         seen.append((following.work.phase, following.work.auditing, following.work.stopping))
     waiting = "waiting-for-items"
     assert seen == [
@@ -191,10 +191,10 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
 
 
 def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
-    following = Following(Work(phase="starting", since=AT))
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
 
     def after(session: str | None, event: PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
-        following.add(Line(at, session, event))
+        following.add(LogRecord(at, session, event))
         return following.work.phase, {job.backlog_file: job.phase for job in following.work.jobs}
 
     retried = WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
@@ -311,7 +311,7 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
         status = gather(project, NOW)
     assert status.holder is not None
     assert (status.holder.pid, status.holder.command, status.holder.lives) == (os.getpid(), "cuggino watch", True)
-    assert status.work == Work(
+    assert status.work == CurrentWork(
         phase="working",
         since=AT,
         jobs=(
