@@ -1,4 +1,4 @@
-"""`cuggino`, `python -m cuggino`. A question for the version is answered before anything heavy is imported."""
+"""`cuggino` and `python -m cuggino`. `--version` is answered before anything heavy is imported."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from cuggino.logs import open_log, prune_logs
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, finish, stored
-from cuggino.notify import GRACE, Offer, open_notifier
+from cuggino.notify import GRACE, Notify, open_notifier
 from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
@@ -71,7 +71,7 @@ class Runtime:
         children: Children,
         hub: Hub,
         tally: Tally,
-        notify: Offer,
+        notify: Notify,
         archived_before: tuple[str, ...],
     ) -> None:
         self.context = context

@@ -81,7 +81,9 @@ def test_a_second_one_is_told_who_works_here_and_what_to_do(project: Project) ->
         assert owner is not None
         assert owner.pid == process.pid
         assert owner.lives()
-    assert f"`cuggino watch` (process {process.pid}) works in {project.root} since 20" in caught.value.message
+    assert (
+        f"`cuggino watch` (process {process.pid}) has been working in {project.root} since 20" in caught.value.message
+    )
     assert f"kill {process.pid}" in caught.value.advice
 
 

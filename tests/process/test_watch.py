@@ -186,9 +186,9 @@ async def test_whatever_lies_in_the_backlog_never_ends_the_watch(tmp_path: Path)
     blocked = {event.filename: event.reason for event in finished.told if isinstance(event, WatchItemBlocked)}
     assert blocked == {
         "empty.md": "it is empty",
-        "no text.md": "it is no UTF-8: the byte 0xff in line 2",
+        "no text.md": "it is not valid UTF-8: byte 0xff in line 2",
         "outside.md": "it is a link out of the project",
-        "\\udcff.md": "its name is no UTF-8",
+        "\\udcff.md": "its name is not valid UTF-8",
     }
     assert {path.name for path in backlog.iterdir()} == ignored | set_aside
     completed = [event.filename for event in finished.told if isinstance(event, WatchItemCompleted)]

@@ -31,7 +31,7 @@ def archived(project: Project) -> list[str]:
 
 @pytest.mark.parametrize(
     ("data", "reason"),
-    [(b"", "it is empty"), (b" \n\t\n", "it is empty"), (b"a\nb\xff", "no UTF-8: the byte 0xff in line 2")],
+    [(b"", "it is empty"), (b" \n\t\n", "it is empty"), (b"a\nb\xff", "not valid UTF-8: byte 0xff in line 2")],
 )
 def test_an_item_that_no_agent_can_work_on_says_why(project: Project, data: bytes, reason: str) -> None:
     (project.backlog / "a.md").write_bytes(data)
@@ -55,7 +55,7 @@ def test_links_within_the_project_are_items_and_links_out_of_it_or_to_nothing_ar
     assert isinstance(out, Unusable)
     assert "out of the project" in out.reason
     assert isinstance(lost, Unusable)
-    assert "leads nowhere" in lost.reason
+    assert "broken link" in lost.reason
 
 
 def test_a_missing_item_is_none_and_a_folder_is_unusable(project: Project) -> None:

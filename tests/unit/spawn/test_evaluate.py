@@ -225,7 +225,7 @@ def test_an_answer_may_stand_in_a_code_block(text: str) -> None:
         ("", "is empty"),
         ("Sure! {}", "not JSON"),
         ("{} {}", "not JSON"),
-        ("[]", "allowed is an object"),
+        ("[]", "expected an object"),
         ('{"a": 1}', "unknown key"),
         ('{"writablePaths": "src"}', "a list; each item: a path pattern"),
         ('{"writablePaths": [1]}', "a path pattern"),
