@@ -1,6 +1,6 @@
-"""A project's logs, read: which there are, what is in them, and which one still grows. Nothing is written or locked.
+"""Reading a project's logs, without locks, while they may be written.
 
-A log may be large and may be written at this moment: it is read line by line, and a torn last line is no line.
+Logs are read line by line, since they may be large, and an unfinished last line is ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cuggino.files import DECODE_ERRORS
 from cuggino.lock import Owner, read_owner
 from cuggino.project import Project
 
-_WORDS = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
+_AGENT_OUTPUT = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
 
 
 class LogRecord(NamedTuple):
-    """A line of a log. `event` is None where it is only what an agent says and does, or not known to this version."""
+    """A line of a log. `event` is None for an agent's text and tools, and for events unknown to this version."""
 
     at: str
     session: str | None
@@ -34,7 +34,7 @@ class _Tagged(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """Enough of a line to know what it is: the long texts are passed over, not decoded."""
+    """The beginning of a line, without decoding its long texts."""
 
     at: str
     session: str | None
@@ -45,7 +45,7 @@ _decode_head = msgspec.json.Decoder(Head).decode
 
 
 def head_of(raw: bytes) -> Head | None:
-    """What a line is; None: it is torn, or nobody knows what."""
+    """Decode the head of a line; None if it is damaged."""
     try:
         return _decode_head(raw)
     except DECODE_ERRORS:
@@ -53,19 +53,19 @@ def head_of(raw: bytes) -> Head | None:
 
 
 def parse(raw: bytes) -> LogRecord | None:
-    """A line of a log; None: it is none."""
+    """Decode a line, except for an agent's text and tools; None if it is damaged."""
     head = head_of(raw)
     if head is None:
         return None
     event = None
-    if head.event.tag not in _WORDS:
+    if head.event.tag not in _AGENT_OUTPUT:
         whole = decode(raw)
         event = None if whole is None else whole.event
     return LogRecord(head.at, head.session, event)
 
 
 def decode(raw: bytes) -> LogLine | None:
-    """The whole of a line; None: it is torn, or its event is not known to this version."""
+    """Decode the whole line; None if it is damaged or its event is unknown to this version."""
     try:
         return decode_log_line(raw)
     except DECODE_ERRORS:
@@ -73,7 +73,7 @@ def decode(raw: bytes) -> LogLine | None:
 
 
 def read(path: Path) -> Iterator[LogRecord]:
-    """The lines of a log as far as it is written, in time and memory that grow with its size and its longest line."""
+    """Yield the complete lines of a log. Takes time for its size, and memory for its longest line."""
     with path.open("rb") as log:
         for raw in log:
             if raw.endswith(b"\n") and (line := parse(raw)) is not None:
@@ -81,12 +81,12 @@ def read(path: Path) -> Iterator[LogRecord]:
 
 
 def logs(project: Project) -> list[Path]:
-    """Oldest first."""
+    """Return the project's log files, oldest first."""
     return sorted(path for path in project.logs.glob("*.jsonl") if not path.name.startswith("."))
 
 
 def growing(project: Project, owner: Owner | None) -> Path | None:
-    """The log that the command writes that holds the lock; None while there is none. `owner` is the lock's record."""
+    """Return the log of the command that holds the lock, or None. `owner` is the lock's record."""
     newest = logs(project)[-1:]
     if owner is None or not newest or not owner.lives():
         return None
@@ -95,7 +95,7 @@ def growing(project: Project, owner: Owner | None) -> Path | None:
 
 
 def owner_of_lock(project: Project) -> Owner | None:
-    """The lock's record; None also where it cannot be read."""
+    """Return the lock's record, or None if it is free or cannot be read."""
     try:
         return read_owner(project)
     except (StorageError, OSError, *DECODE_ERRORS):

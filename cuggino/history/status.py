@@ -1,6 +1,6 @@
-"""What is going on in a project, found out from its files alone: nothing is made, written or locked.
+"""The status of a project, from its files alone: nothing is created, written or locked.
 
-All of them may change or vanish while they are read, and any may be spoiled: that is told in `problems`.
+Files may change or disappear while they are read, and any may be damaged: `problems` says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cuggino.watch.ledger import State
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whose name is in the lock. One that does not live was killed: the next command clears up after it."""
+    """Who holds the lock. If it is not alive, it was killed, and the next command cleans up after it."""
 
     pid: int
     command: str
@@ -40,17 +40,15 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lives: bool
 
 
-class Paper(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A spec issue or a finding: its file's name and its first line."""
+class InboxFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A spec issue or a finding: the name of its file and its first line."""
 
     name: str
     title: str
 
 
 class BacklogItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An item. `reason` says why it is blocked, `failures` how often the loop failed on this content,
-    `session` which one would be gone on with.
-    """
+    """An item: why it is blocked, how often the loop failed on this content, and the session that would be resumed."""
 
     name: str
     title: str
@@ -61,7 +59,7 @@ class BacklogItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session that can be gone on with. `cost_usd` and `seconds` are the whole session's."""
+    """A session that can be resumed. `cost_usd` and `seconds` are those of the whole session."""
 
     id: str
     started: datetime | None
@@ -74,8 +72,10 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `cuggino status --json` prints. `at` is when it was looked at, `work` what the living holder does,
-    `last` the newest session that is over or interrupted, as the newest log that has one tells of it.
+    """What `cuggino status --json` prints.
+
+    `at` is the time of the status, `work` what the living holder is doing, `last` the latest session that has ended or
+    was interrupted, according to the latest log that has one.
     """
 
     at: datetime
@@ -83,35 +83,35 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     holder: Holder | None
     work: CurrentWork | None
     backlog: tuple[BacklogItem, ...]
-    spec_issues: tuple[Paper, ...]
-    findings: tuple[Paper, ...]
+    spec_issues: tuple[InboxFile, ...]
+    findings: tuple[InboxFile, ...]
     sessions: tuple[OpenSession, ...]
     last: PastSession | None
     problems: tuple[str, ...]
 
 
 def gather(project: Project, now: datetime | None = None) -> Status:
-    """Look at everything once. Raises nothing for what the files hold."""
+    """Read everything once. Never raises, whatever the files hold."""
     problems: list[str] = []
     owner = _owner(project, problems)
     states = list(_states(project, problems))
-    apart = [state for place in _sandboxes(project) for state in _states(place, problems)]
+    in_sandboxes = [state for place in _sandboxes(project) for state in _states(place, problems)]
     log = growing(project, owner)
     work = None
     if owner is not None and owner.lives():
-        work = _work(owner, log, [*states, *apart], problems)
+        work = _work(owner, log, [*states, *in_sandboxes], problems)
     at_work = set() if work is None else {job.session for job in work.jobs}
     unfinished = [state for state in states if state.ended is None and state.id not in at_work]
-    begun = [*unfinished, *(state for state in apart if state.ended is None and state.id not in at_work)]
-    issues = _papers(project.spec_issues, problems)
+    started = [*unfinished, *(state for state in in_sandboxes if state.ended is None and state.id not in at_work)]
+    issues = _inbox_files(project.spec_issues, problems)
     return Status(
         at=now or datetime.now(UTC).replace(microsecond=0),
-        root=_spelled_out(str(project.root)),
+        root=_escape(str(project.root)),
         holder=None if owner is None else _holder(owner),
         work=work,
-        backlog=tuple(_backlog(project, work, bool(issues), begun, problems)),
+        backlog=tuple(_backlog(project, work, bool(issues), started, problems)),
         spec_issues=issues,
-        findings=_papers(project.tbd, problems),
+        findings=_inbox_files(project.tbd, problems),
         sessions=tuple(_open_session(state) for state in unfinished),
         last=_last(project, log, at_work, problems),
         problems=tuple(problems),
@@ -125,7 +125,7 @@ def _owner(project: Project, problems: list[str]) -> Owner | None:
     try:
         return read_owner(project)
     except (StorageError, OSError, *DECODE_ERRORS) as error:
-        problems.append(f"Whether something runs here is not known: {project.lock_file} cannot be read: {error}")
+        problems.append(f"Unknown whether a command runs here: {project.lock_file} cannot be read: {error}")
         return None
 
 
@@ -134,7 +134,7 @@ def _holder(owner: Owner) -> Holder:
 
 
 def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: list[str]) -> CurrentWork:
-    """What the log of the living command tells, and, more exactly between two events, its session's state."""
+    """Combine the log of the living command with its sessions' states, which are more exact between two events."""
     begin = CurrentWork(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
     following = SessionFollower(begin)
     tally = Tally()
@@ -176,11 +176,11 @@ def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
             yield records.load(path, SessionState)
         except StorageError as error:
             if os.path.exists(path):  # noqa: PTH110 - Path.exists raises where it may not look
-                problems.append(f"A session is left out: {_spelled_out(error.message)}")
+                problems.append(f"A session is left out: {_escape(error.message)}")
 
 
 def _sandboxes(project: Project) -> Iterator[Project]:
-    """The places in which items are worked on apart."""
+    """Yield the sandboxes in which items are worked on."""
     for record in all_sandboxes(project):
         if record.sandbox.item is not None and record.exists:
             yield Project(record.sandbox.root)
@@ -213,20 +213,20 @@ def _last(project: Project, log: Path | None, at_work: set[str | None], problems
 
 
 def _backlog(
-    project: Project, work: CurrentWork | None, behind: bool, begun: list[SessionState], problems: list[str]
+    project: Project, work: CurrentWork | None, behind: bool, started: list[SessionState], problems: list[str]
 ) -> Iterator[BacklogItem]:
-    """In the order in which they are taken, as the watch would judge them now."""
-    troubles = _troubles(project, problems).items
+    """Yield the items in the order in which they are taken, as the watch would judge them now."""
+    failures = _failures(project, problems).items
     at_work = set() if work is None else {job.backlog_file for job in work.jobs}
     for entry in _entries(project.backlog, problems):
         item = read_item(project, entry.name)
         if item is None:
             continue
-        shown = _spelled_out(entry.name)
-        trouble = troubles.get(shown)
-        if trouble is not None and trouble.digest != item.digest:
-            trouble = None
-        reason = trouble.blocked if trouble is not None else None
+        shown = _escape(entry.name)
+        failure = failures.get(shown)
+        if failure is not None and failure.digest != item.digest:
+            failure = None
+        reason = failure.blocked if failure is not None else None
         if reason is None and isinstance(item, Unusable):
             reason = item.reason
         yield BacklogItem(
@@ -240,14 +240,14 @@ def _backlog(
             if behind
             else "ready",
             reason=reason,
-            failures=0 if trouble is None else trouble.attempts,
+            failures=0 if failure is None else failure.attempts,
             session=next(
-                (it.id for it in begun if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
+                (it.id for it in started if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
             ),
         )
 
 
-def _troubles(project: Project, problems: list[str]) -> State:
+def _failures(project: Project, problems: list[str]) -> State:
     try:
         return records.load(project.state_file, State)
     except StorageError as error:
@@ -256,8 +256,8 @@ def _troubles(project: Project, problems: list[str]) -> State:
         return State()
 
 
-def _papers(folder: Path, problems: list[str]) -> tuple[Paper, ...]:
-    return tuple(Paper(name=_spelled_out(entry.name), title=entry.title) for entry in _entries(folder, problems))
+def _inbox_files(folder: Path, problems: list[str]) -> tuple[InboxFile, ...]:
+    return tuple(InboxFile(name=_escape(entry.name), title=entry.title) for entry in _entries(folder, problems))
 
 
 def _entries(folder: Path, problems: list[str]) -> tuple[InboxEntry, ...]:
@@ -268,6 +268,6 @@ def _entries(folder: Path, problems: list[str]) -> tuple[InboxEntry, ...]:
         return ()
 
 
-def _spelled_out(name: str) -> str:
-    """A name that is no UTF-8 cannot be written as JSON as it is."""
+def _escape(name: str) -> str:
+    """Escape what is not valid UTF-8 and so cannot be encoded as JSON."""
     return name.encode("utf-8", "backslashreplace").decode()

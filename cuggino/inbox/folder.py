@@ -1,4 +1,4 @@
-"""What is in one folder, found by the beginning of its name."""
+"""The entries of one directory: found by the beginning of their name, read, deleted."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from cuggino.files import sync_directory
 from cuggino.items import list_items
 
 _HEAD = 4096
-"""Bytes that are looked at for a title."""
+"""Bytes that are searched for a title."""
 
 
 class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that counts. `title` is its first line with words, or why there is none. Foreign text, as `name`."""
+    """An item. `title` is its first line with text, or why there is none. Not escaped, like `name`."""
 
     name: str
     path: Path
     title: str
 
 
-def entries(folder: Path) -> tuple[InboxEntry, ...]:
-    """All of them, by name. Makes nothing: a missing folder has none. StorageError when it cannot be read."""
-    if not os.path.lexists(folder):
+def entries(directory: Path) -> tuple[InboxEntry, ...]:
+    """Return all entries, sorted by name; none if the directory is missing. Raise StorageError."""
+    if not os.path.lexists(directory):
         return ()
-    return tuple(InboxEntry(name=name, path=folder / name, title=_title(folder / name)) for name in list_items(folder))
+    return tuple(
+        InboxEntry(name=name, path=directory / name, title=_title(directory / name)) for name in list_items(directory)
+    )
 
 
 def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> InboxEntry:
@@ -43,15 +45,15 @@ def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> Inbox
 
 
 def read(entry: InboxEntry) -> str:
-    """All of its text; bytes that are no UTF-8 as escapes. StorageError."""
+    """Return its text, with escapes for what is not valid UTF-8. Raise StorageError."""
     try:
         return entry.path.read_bytes().decode(errors="backslashreplace")
     except OSError as error:
         raise StorageError(f"{entry.path} cannot be read: {error.strerror}.") from error
 
 
-def resolve(entry: InboxEntry) -> None:
-    """Delete its file: a person has dealt with it. Of a link only the link goes. StorageError."""
+def delete(entry: InboxEntry) -> None:
+    """Delete its file; of a link, only the link. Raise StorageError."""
     try:
         entry.path.unlink()
         sync_directory(entry.path.parent)

@@ -113,10 +113,10 @@ async def test_without_a_project_it_says_so_and_adding_makes_one_here(house: Hou
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     listed = await house.run("backlog", "list", cwd=nowhere)
-    assert "no project here or above" in listed.err
+    assert "not inside a project" in listed.err
     added = await house.run("backlog", "add", "a", cwd=nowhere)
     assert added.out == "Added .cuggino/backlog/010-a.md\n"
-    assert f"{nowhere} had no .cuggino folder" in added.err
+    assert f"Created {nowhere / '.cuggino'}" in added.err
 
 
 async def test_below_the_root_the_same_folders_are_meant(house: House) -> None:

@@ -84,7 +84,7 @@ async def test_where_cuggino_never_ran_both_say_so_and_leave_nothing(tmp_path: P
         status, log, follow = [await house.run(*words) for words in (("status",), ("log",), ("log", "--follow"))]
     assert (status.code, status.err) == (0, "")
     assert "nothing" in status.out
-    assert (log.code, log.out) == (0, "There is nothing in the logs yet.\n")
+    assert (log.code, log.out) == (0, "The logs are empty.\n")
     assert (follow.code, follow.out) == (2, "")
     assert "no log" in follow.err
     assert not house.state.exists()
@@ -115,7 +115,7 @@ async def test_a_run_in_progress_is_told_by_another_process(house: House) -> Non
     )
     assert found["sessions"] == []
     assert found["problems"] == []
-    assert any(line.startswith("Works on    日本語の仕事") for line in page)
+    assert any(line.startswith("Working on  日本語の仕事") for line in page)
     assert any(line.startswith("Now         implementing, iteration 1/10") for line in page)
     assert (after["holder"], after["work"]) == (None, None)
     assert (after["last"]["outcome"], after["last"]["tasks"]) == ("approved", 2)

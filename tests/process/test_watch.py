@@ -513,8 +513,8 @@ async def test_until_idle_says_by_its_exit_code_what_is_left(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--validate-every", "0"), "--validate-every 0: it must be 1 or more."),
-        (("--jobs", "0"), "--jobs 0: it must be 1 or more."),
+        (("--validate-every", "0"), "--validate-every: expected an integer ≥ 1, got 0."),
+        (("--jobs", "0"), "--jobs: expected an integer ≥ 1, got 0."),
     ],
 )
 async def test_arguments_that_cannot_be_taken(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -272,4 +272,4 @@ def test_a_focus_cannot_break_the_table() -> None:
 
 
 def test_nothing_is_told_as_nothing() -> None:
-    assert table() == ["There is nothing in the logs yet."]
+    assert table() == ["The logs are empty."]

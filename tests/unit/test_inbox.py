@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cuggino.errors import StorageError, UsageError
 from cuggino.inbox.adding import add, name_after
-from cuggino.inbox.folder import entries, find, read, resolve
+from cuggino.inbox.folder import delete, entries, find, read
 from cuggino.inbox.listing import json_lines, table
 from cuggino.items import is_item_name
 from cuggino.project import Project
@@ -102,11 +102,11 @@ def test_resolving_deletes_the_file_and_of_a_link_only_the_link(tmp_path: Path) 
     put(folder, a="y")
     (folder / "link.md").symlink_to(tmp_path / "kept.md")
     for entry in entries(folder):
-        resolve(entry)
+        delete(entry)
     assert list(folder.iterdir()) == []
     assert (tmp_path / "kept.md").exists()
     with pytest.raises(StorageError, match="cannot be deleted"):
-        resolve(entry)
+        delete(entry)
 
 
 # ---- showing ----------------------------------------------------------------------------------
@@ -226,6 +226,6 @@ def test_a_blank_item_is_refused(project: Project) -> None:
 
 def test_where_no_name_is_short_enough_it_says_so(project: Project) -> None:
     (project.backlog / ("z" * 255)).touch()
-    with pytest.raises(UsageError, match="short enough"):
+    with pytest.raises(UsageError, match="too long for a file"):
         add(project, "a")
     assert len(list(project.backlog.iterdir())) == 1

@@ -50,7 +50,7 @@ from cuggino.events import (
 from cuggino.history.logs import LogRecord
 from cuggino.history.pages import render_status
 from cuggino.history.sessions import Outcome, PastSession
-from cuggino.history.status import BacklogItem, Paper, Status, gather
+from cuggino.history.status import BacklogItem, InboxFile, Status, gather
 from cuggino.history.work import CurrentWork, Job, JobPhase, Phase, SessionFollower
 from cuggino.lock import lock
 from cuggino.loop.course import Course, Step
@@ -272,7 +272,7 @@ def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project
     )
     assert look(status)[-9:-3] == [
         "Backlog (5)",
-        "  1-a.md     ready    (begun) Do this",
+        "  1-a.md     ready    (started) Do this",
         "  2-b.md     ready    (failed 1 time) failed before",
         "  3-日本.md  blocked  it failed 3 times: no",
         "  4-d.md     ready    edited after it was blocked",
@@ -287,8 +287,11 @@ def test_behind_a_spec_issue_nothing_is_ready(project: Project) -> None:
     (project.tbd / os.fsdecode(b"\xff.md")).write_text("")
     status = gather(project)
     assert [item.state for item in status.backlog] == ["behind-spec-issue"]
-    assert status.spec_issues == (Paper(name="x.md", title="The spec says both"),)
-    assert status.findings == (Paper(name="y.md", title="\ufffd finding"), Paper(name="\\udcff.md", title="(empty)"))
+    assert status.spec_issues == (InboxFile(name="x.md", title="The spec says both"),)
+    assert status.findings == (
+        InboxFile(name="y.md", title="\ufffd finding"),
+        InboxFile(name="\\udcff.md", title="(empty)"),
+    )
     msgspec.json.encode(status)
 
 
@@ -333,8 +336,8 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
     assert [it.id for it in status.sessions] == [old.id]
     assert status.last is None
     lines = look(status)
-    assert row(lines, "Works on") == "a.md: Split a bill"
-    assert row(lines, "Now") == "runs the check command, iteration 2/10, for 5m"
+    assert row(lines, "Working on") == "a.md: Split a bill"
+    assert row(lines, "Now") == "running the check command, iteration 2/10, for 5m"
     assert row(lines, "Completed") == "1 item"
     assert row(lines, "Cost") == "$0.50 so far"
 
@@ -369,7 +372,7 @@ def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_o
         60.0,
     )
     lines = look(status)
-    assert row(lines, "Running").startswith("nothing: cuggino run (process 4194305) died.")
+    assert row(lines, "Running").startswith("nothing: cuggino run (process 4194305) crashed.")
     assert row(lines, "Last") == "interrupted, 5m ago: 日本語の仕事"
     assert lines[-1] == f"  {session.id[:13]}  iteration 1, review  $1.50  日本語の仕事"
 
@@ -434,7 +437,7 @@ def test_a_wait_says_why_and_until_when(project: Project) -> None:
             ("s", AgentWaiting(iteration=1, until=until, reason="usage limit\nmore")),
         )
         lines = look(gather(project, NOW))
-    assert row(lines, "Now") == f"waits, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
+    assert row(lines, "Now") == f"waiting, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
 
 
 # ---- the guide --------------------------------------------------------------------------------
