@@ -19,10 +19,7 @@ from cuggino.roles import Role
 
 FINDING = {
     "type": "assistant",
-    "message": {
-        "id": "m1",
-        "content": [{"type": "text", "text": "<TO_BE_DISCUSSED>the first</TO_BE_DISCUSSED> and "}],
-    },
+    "message": {"id": "m1", "content": [{"type": "text", "text": "<TO_BE_DISCUSSED>the first</TO_BE_DISCUSSED> and "}]},
 }
 ANOTHER = {
     "type": "assistant",

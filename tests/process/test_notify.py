@@ -58,15 +58,6 @@ async def test_the_program_gets_the_log_lines_of_the_configured_events(house: Ho
     assert house.left() == []
 
 
-async def test_a_spec_issue_is_notified_and_keeps_its_exit_code(house: House) -> None:
-    house.play(script(planner=[turn({"do": "marker", "name": "SPEC_ISSUE", "text": "unclear"})]))
-    configure(house, APPEND, "LoopApproved", "LoopFailed", "LoopSpecIssue")
-    with trio.fail_after(30):
-        done = await house.run("run", "-f", "it")
-    assert done.code == 4
-    assert [type(line.event).__name__ for line in told(house)] == ["LoopSpecIssue"]
-
-
 async def test_a_program_that_ignores_signals_is_killed_two_seconds_after_the_loop(house: House) -> None:
     configure(house, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)", "PlanningStart")
     with trio.fail_after(30):

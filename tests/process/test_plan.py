@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import trio
 
 from tests.process.house import AT_GATE, COMMAND, House, Step, turn
+from tests.process.pseudo_terminal import Shell, terminal
 
 OWN_TERMINAL = "/proc/$PPID/fd/0"
 """The agent's stdin, for what a command of the agent asks of the terminal."""
@@ -30,75 +29,6 @@ def talk(*steps: Step) -> dict[str, Any]:
     return {"interactive": [turn(*steps)]}
 
 
-class Shell:
-    """A terminal with one program at work in it, which is the leader of the terminal's session."""
-
-    def __init__(self, process: trio.Process, master: int, slave: int) -> None:
-        self.process = process
-        self.master = master
-        self.slave = slave
-        self.screen = b""
-        self._news = trio.Event()
-
-    async def read(self) -> None:
-        while True:
-            try:
-                await trio.lowlevel.wait_readable(self.master)
-                self.screen += os.read(self.master, 65536)
-            except (OSError, trio.ClosedResourceError):
-                return
-            self._news.set()
-            self._news = trio.Event()
-
-    async def until(self, text: str) -> None:
-        """Somebody has seen this."""
-        with trio.move_on_after(15):
-            while text.encode() not in self.screen:
-                await self._news.wait()
-        assert text.encode() in self.screen, self.screen.decode()
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def settings(self) -> list[Any]:
-        return termios.tcgetattr(self.slave)
-
-    def hang_up(self) -> None:
-        """Close the window."""
-        trio.lowlevel.notify_closing(self.master)
-        os.close(self.slave)
-        os.close(self.master)
-        self.slave = self.master = -1
-
-
-@asynccontextmanager
-async def terminal(house: House, *argv: str) -> AsyncIterator[Shell]:
-    """A program in a terminal of its own; killed at the end if it still runs."""
-    master, slave = pty.openpty()
-    os.set_blocking(master, False)
-    process = await trio.lowlevel.open_process(
-        ["setsid", "--ctty", *argv],
-        cwd=house.root,
-        env=house.environment,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    shell = Shell(process, master, slave)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(shell.read)
-        try:
-            yield shell
-        finally:
-            with trio.CancelScope(shield=True):
-                if process.returncode is None:
-                    process.kill()
-                await process.wait()
-            nursery.cancel_scope.cancel()
-            if shell.master >= 0:
-                shell.hang_up()
-
-
 PLAN = (sys.executable, *COMMAND, "plan")
 
 
@@ -109,12 +39,6 @@ async def planning(folder: Path, *steps: Step, **config: Any) -> AsyncIterator[t
     with trio.fail_after(20):
         async with terminal(house, *PLAN) as shell:
             yield house, shell
-
-
-async def until_nothing_is_left(house: House) -> None:
-    """Only what the kernel or a guard does after cuggino's own end is waited for."""
-    while house.left():  # noqa: ASYNC110 - other processes
-        await trio.sleep(0.01)
 
 
 async def test_what_is_typed_reaches_the_agent_and_what_it_says_the_person(tmp_path: Path) -> None:
@@ -206,27 +130,20 @@ async def test_an_agent_that_does_not_obey_is_killed_at_the_second_signal(tmp_pa
         assert house.left() == []
 
 
-async def test_a_closed_terminal_leaves_nothing(tmp_path: Path) -> None:
-    async with planning(tmp_path, {"do": "leave", "setsid": True}, GREETING, {"do": "hang"}) as (house, shell):
-        await shell.until("build?")
-        shell.hang_up()
-        await shell.process.wait()
-        assert house.left() == []
-
-
-async def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
-    hidden = {"do": "leave", "setsid": True, "ignoreSignals": True}
-    async with planning(tmp_path, {"do": "ignore-signals"}, hidden, GREETING, {"do": "hang"}) as (house, shell):
-        await shell.until("build?")
-        shell.process.kill()
-        await shell.process.wait()
-        await until_nothing_is_left(house)
-
-
-async def test_what_the_agent_left_running_ends_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["closed window", "kill -9", "the agent's end"])
+async def test_nothing_is_left_running(tmp_path: Path, end: str) -> None:
     stray = {"do": "leave", "setsid": True, "doubleFork": True, "ignoreSignals": True}
-    async with planning(tmp_path, stray, GREETING) as (house, shell):
-        assert await shell.process.wait() == 0
+    hang: Sequence[Step] = () if end == "the agent's end" else ({"do": "hang"},)
+    ignoring: Sequence[Step] = ({"do": "ignore-signals"},) if end == "kill -9" else ()
+    async with planning(tmp_path, *ignoring, stray, GREETING, *hang) as (house, shell):
+        await shell.until("build?")
+        if end == "closed window":
+            shell.hang_up()
+        elif end == "kill -9":
+            shell.process.kill()
+        await shell.process.wait()
+        while end == "kill -9" and house.left():  # noqa: ASYNC110 - the kernel and a guard still work after cuggino's own end
+            await trio.sleep(0.01)
         assert house.left() == []
 
 

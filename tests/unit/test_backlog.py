@@ -64,9 +64,10 @@ def test_a_missing_item_is_none_and_a_folder_is_unusable(project: Project) -> No
     assert isinstance(read_item(project, "b.md"), Unusable)
 
 
-def test_a_finished_item_moves_to_the_archive(project: Project) -> None:
+def test_a_finished_item_moves_to_the_archive_once(project: Project) -> None:
     item = put(project, "a.md")
     assert archive(project, item) is Removal.REMOVED
+    assert archive(project, item) is Removal.GONE
     assert not (project.backlog / "a.md").exists()
     (kept,) = project.archive.iterdir()
     assert kept.name.endswith("-a.md")
@@ -83,34 +84,19 @@ def test_a_changed_item_stays_untouched(project: Project) -> None:
     assert archived(project) == []
 
 
-def test_a_removed_item_is_gone(project: Project) -> None:
-    item = put(project, "a.md")
-    (project.backlog / "a.md").unlink()
-    assert archive(project, item) is Removal.GONE
-
-
-def test_an_edit_between_the_comparison_and_the_removal_is_not_lost(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    item = put(project, "a.md")
-    (project.backlog / "a.md").write_text("edited in the last moment")
-    monkeypatch.setattr(backlog, "digest_of", lambda *_: item.digest)
-    assert archive(project, item) is Removal.CHANGED
-    assert (project.backlog / "a.md").read_text() == "edited in the last moment"
-    assert archived(project) == []
-
-
-def test_an_edit_and_a_new_file_in_the_same_moment_are_both_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("saved_anew", [False, True])
+def test_an_edit_between_comparison_and_move_is_kept_and_so_is_a_new_file_of_that_name(
+    project: Project, monkeypatch: pytest.MonkeyPatch, saved_anew: bool
 ) -> None:
     item = put(project, "a.md")
     path = project.backlog / "a.md"
     path.write_text("edited in the last moment")
     monkeypatch.setattr(backlog, "digest_of", lambda *_: item.digest)
-    monkeypatch.setattr(backlog, "sync_directory", lambda _folder: path.write_text("saved anew"))
+    if saved_anew:
+        monkeypatch.setattr(backlog, "sync_directory", lambda _directory: path.write_text("saved anew"))
     assert archive(project, item) is Removal.CHANGED
-    assert path.read_text() == "saved anew"
-    assert archived(project) == ["edited in the last moment"]
+    assert path.read_text() == ("saved anew" if saved_anew else "edited in the last moment")
+    assert archived(project) == (["edited in the last moment"] if saved_anew else [])
 
 
 def test_a_name_as_long_as_names_can_be_is_archived(project: Project) -> None:

@@ -11,42 +11,9 @@ from typing import get_args, get_type_hints
 import msgspec
 import pytest
 
+from cuggino import events
 from cuggino.backlog import digest_of
 from cuggino.clock import uuid7
-from cuggino.events import (
-    AgentRetry,
-    AgentWaiting,
-    CheckCommandOutput,
-    CommitPerformed,
-    Done,
-    Event,
-    ImplementingStart,
-    IterationStart,
-    LogLine,
-    LoopApproved,
-    LoopFailed,
-    LoopStart,
-    Note,
-    PlanComplete,
-    PlanningStart,
-    PrintableEvent,
-    ReviewingStart,
-    SetupCommandOutput,
-    UsageReport,
-    WatchAuditEnded,
-    WatchAuditStarted,
-    WatchBacklogWaiting,
-    WatchEnded,
-    WatchIdle,
-    WatchItemBlocked,
-    WatchItemCompleted,
-    WatchItemFailed,
-    WatchProcessingItem,
-    WatchSpecIssueWaiting,
-    WatchStopping,
-    WatchValidationPassed,
-    WatchValidationStarted,
-)
 from cuggino.history.logs import LogRecord
 from cuggino.history.pages import render_status
 from cuggino.history.sessions import Outcome, PastSession
@@ -72,16 +39,16 @@ def _project(tmp_path: Path) -> Project:
     return project
 
 
-def write_log(project: Project, *lines: tuple[str | None, PrintableEvent]) -> str:
+def write_log(project: Project, *lines: tuple[str | None, events.PrintableEvent]) -> str:
     """A log that is made now; its id."""
     id_ = uuid7()
     path = project.logs / f"{id_}.jsonl"
-    path.write_bytes(encode([LogLine(at=AT, session=session, event=event) for session, event in lines]))
+    path.write_bytes(encode([events.LogLine(at=AT, session=session, event=event) for session, event in lines]))
     return id_
 
 
-def start(focus: str, backlog_file: str | None = None) -> LoopStart:
-    return LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=False)
+def start(focus: str, backlog_file: str | None = None) -> events.LoopStart:
+    return events.LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=False)
 
 
 def look(status: Status, width: int = 80) -> list[str]:
@@ -96,10 +63,10 @@ def row(lines: list[str], label: str) -> str:
 # ---- a log that grows -------------------------------------------------------------------------
 
 
-def phases(*events: tuple[str | None, Event | None]) -> list[str]:
+def phases(*given: tuple[str | None, events.Event | None]) -> list[str]:
     following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
-    for number, (session, event) in enumerate(events):
+    for number, (session, event) in enumerate(given):
         following.add(LogRecord(str(number), session, event))  # type: ignore[arg-type]
         work = following.work
         (now,) = work.jobs or (work,)
@@ -110,19 +77,19 @@ def phases(*events: tuple[str | None, Event | None]) -> list[str]:
 def test_the_phase_of_a_loop_follows_from_its_events() -> None:
     assert phases(
         ("s", start("x")),
-        ("s", IterationStart(iteration=1, max_iterations=3)),
-        ("s", PlanningStart(iteration=1)),
+        ("s", events.IterationStart(iteration=1, max_iterations=3)),
+        ("s", events.PlanningStart(iteration=1)),
         ("s", None),
-        ("s", PlanComplete(content="")),
-        ("s", SetupCommandOutput(iteration=1, output="", exit_code=0)),
-        ("s", CheckCommandOutput(iteration=1, output="", exit_code=0)),
-        ("s", ImplementingStart(iteration=1)),
-        ("s", Note(content="")),
-        ("s", Done(content="")),
-        ("s", Done(content="after its last word: ignored")),
-        ("s", CommitPerformed(iteration=1, commit_hash="a", message="")),
-        ("s", ReviewingStart(iteration=1)),
-        ("s", LoopApproved(iteration=1)),
+        ("s", events.PlanComplete(content="")),
+        ("s", events.SetupCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", events.CheckCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", events.ImplementingStart(iteration=1)),
+        ("s", events.Note(content="")),
+        ("s", events.Done(content="")),
+        ("s", events.Done(content="after its last word: ignored")),
+        ("s", events.CommitPerformed(iteration=1, commit_hash="a", message="")),
+        ("s", events.ReviewingStart(iteration=1)),
+        ("s", events.LoopApproved(iteration=1)),
     ) == [
         *("planning since 0", "planning since 1", "planning since 2", "planning since 2", "setup since 4"),
         *("check since 5", "check since 5", "implementing since 7", "implementing since 7", "commit since 9"),
@@ -131,11 +98,11 @@ def test_the_phase_of_a_loop_follows_from_its_events() -> None:
 
 
 def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again() -> None:
-    retry = AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
-    waiting = AgentWaiting(iteration=1, until=NOW, reason="usage limit")
+    retry = events.AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
+    waiting = events.AgentWaiting(iteration=1, until=NOW, reason="usage limit")
     seen = phases(
         ("s", start("x")),
-        ("s", ReviewingStart(iteration=1)),
+        ("s", events.ReviewingStart(iteration=1)),
         ("s", retry),
         ("s", waiting),
         ("other", None),
@@ -147,22 +114,22 @@ def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again(
 
 
 def test_the_phase_of_a_watch_follows_from_its_events() -> None:
-    failed = WatchItemFailed(filename="a.md", message="no", attempt=1, retry_in=30)
-    events: list[tuple[str | None, Event | None]] = [
-        (None, WatchBacklogWaiting()),
-        (None, WatchIdle(wait_seconds=300, blocked=0)),
-        (None, WatchProcessingItem(filename="a.md")),
+    failed = events.WatchItemFailed(filename="a.md", message="no", attempt=1, retry_in=30)
+    given: list[tuple[str | None, events.Event | None]] = [
+        (None, events.WatchBacklogWaiting()),
+        (None, events.WatchIdle(wait_seconds=300, blocked=0)),
+        (None, events.WatchProcessingItem(filename="a.md")),
         ("s", start("@a.md", "a.md")),
-        ("s", LoopFailed(iteration=1, phase="planner", message="no")),
+        ("s", events.LoopFailed(iteration=1, phase="planner", message="no")),
         (None, failed),
-        (None, WatchProcessingItem(filename="a.md")),
-        (None, WatchItemCompleted(filename="a.md")),
-        (None, WatchValidationStarted(completed=1)),
-        (None, WatchValidationPassed(completed=1)),
-        (None, WatchSpecIssueWaiting()),
-        (None, WatchItemBlocked(filename="b.md", reason="x")),
+        (None, events.WatchProcessingItem(filename="a.md")),
+        (None, events.WatchItemCompleted(filename="a.md")),
+        (None, events.WatchValidationStarted(completed=1)),
+        (None, events.WatchValidationPassed(completed=1)),
+        (None, events.WatchSpecIssueWaiting()),
+        (None, events.WatchItemBlocked(filename="b.md", reason="x")),
     ]
-    assert [it.split()[0] for it in phases(*events)] == [
+    assert [it.split()[0] for it in phases(*given)] == [
         *("waiting-for-items", "waiting-for-items", "starting", "planning", "ending", "waiting", "starting"),
         *("starting", "validating", "starting", "waiting-for-spec-issues", "starting"),
     ]
@@ -172,11 +139,11 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
     following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
     for session, event in (
-        (None, WatchBacklogWaiting()),
-        (None, WatchAuditStarted()),
+        (None, events.WatchBacklogWaiting()),
+        (None, events.WatchAuditStarted()),
         ("audit", None),
-        (None, WatchStopping(stage="drain", active=0)),
-        (None, WatchAuditEnded()),
+        (None, events.WatchStopping(stage="drain", active=0)),
+        (None, events.WatchAuditEnded()),
     ):
         following.add(LogRecord(AT, session, event))
         seen.append((following.work.phase, following.work.auditing, following.work.stopping))
@@ -193,31 +160,33 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
 def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
     following = SessionFollower(CurrentWork(phase="starting", since=AT))
 
-    def after(session: str | None, event: PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
+    def after(session: str | None, event: events.PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
         following.add(LogRecord(at, session, event))
         return following.work.phase, {job.backlog_file: job.phase for job in following.work.jobs}
 
-    retried = WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
+    retried = events.WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
     for name in ("a.md", "b.md", "c.md"):
-        after(None, WatchProcessingItem(filename=name))
+        after(None, events.WatchProcessingItem(filename=name))
     after("b", start("@b.md", "b.md"))
     assert after("a", start("@a.md", "a.md")) == (
         "working",
         {"c.md": "starting", "b.md": "planning", "a.md": "planning"},
     )
-    after("a", ImplementingStart(iteration=1))
-    after("b", AgentWaiting(iteration=1, until=NOW, reason="usage limit"))
-    after("a", Note(content=""))
+    after("a", events.ImplementingStart(iteration=1))
+    after("b", events.AgentWaiting(iteration=1, until=NOW, reason="usage limit"))
+    after("a", events.Note(content=""))
     both = {"c.md": "starting", "b.md": "waiting", "a.md": "implementing"}
-    assert after(None, WatchBacklogWaiting()) == ("waiting-for-items", both), "for others, while these go on"
-    assert after("b", Note(content=""))[1]["b.md"] == "planning"
-    assert after(None, WatchItemCompleted(filename="c.md"))[1] == {"b.md": "planning", "a.md": "implementing"}
+    assert after(None, events.WatchBacklogWaiting()) == ("waiting-for-items", both), "for others, while these go on"
+    assert after("b", events.Note(content=""))[1]["b.md"] == "planning"
+    assert after(None, events.WatchItemCompleted(filename="c.md"))[1] == {"b.md": "planning", "a.md": "implementing"}
     assert after(None, retried) == ("working", {"a.md": "implementing", "b.md": "waiting"})
     soon, later = "2026-11-21T22:00:29.000Z", "2026-11-21T22:00:31.000Z"
-    assert after(None, WatchBacklogWaiting(), soon)[1] == {"a.md": "implementing", "b.md": "waiting"}
-    assert after(None, WatchSpecIssueWaiting(), later)[1] == {"a.md": "implementing"}, "nobody tried b.md again: gone"
-    assert after(None, WatchItemCompleted(filename="a.md")) == ("starting", {})
-    assert after(None, WatchEnded(reason="interrupted", completed=2, exit_code=130)) == ("ending", {})
+    assert after(None, events.WatchBacklogWaiting(), soon)[1] == {"a.md": "implementing", "b.md": "waiting"}
+    assert after(None, events.WatchSpecIssueWaiting(), later)[1] == {"a.md": "implementing"}, (
+        "nobody tried b.md again: gone"
+    )
+    assert after(None, events.WatchItemCompleted(filename="a.md")) == ("starting", {})
+    assert after(None, events.WatchEnded(reason="interrupted", completed=2, exit_code=130)) == ("ending", {})
 
 
 # ---- files ------------------------------------------------------------------------------------
@@ -304,12 +273,12 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
         session.update(course=Course(iteration=2, step=Step.CHECK))
         log = write_log(
             project,
-            (None, WatchItemCompleted(filename="0.md")),
-            (None, WatchProcessingItem(filename="a.md")),
+            (None, events.WatchItemCompleted(filename="0.md")),
+            (None, events.WatchProcessingItem(filename="a.md")),
             (session.id, start("@a.md", "a.md")),
-            (session.id, IterationStart(iteration=2, max_iterations=10)),
-            (session.id, UsageReport(input_tokens=1, cost_usd=0.5)),
-            (session.id, PlanComplete(content="")),
+            (session.id, events.IterationStart(iteration=2, max_iterations=10)),
+            (session.id, events.UsageReport(input_tokens=1, cost_usd=0.5)),
+            (session.id, events.PlanComplete(content="")),
         )
         status = gather(project, NOW)
     assert status.holder is not None
@@ -344,7 +313,7 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
 
 def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(project: Project) -> None:
     old = project.logs / "01a20036-613d-7871-98ae-4c8044faa5da.jsonl"
-    old.write_bytes(encode([LogLine(at=AT, session="s", event=start("old"))]))
+    old.write_bytes(encode([events.LogLine(at=AT, session="s", event=start("old"))]))
     with lock(project, "cuggino run", "marker"):
         status = gather(project)
     assert status.work is not None
@@ -432,9 +401,7 @@ def test_a_wait_says_why_and_until_when(project: Project) -> None:
     with lock(project, "cuggino run", "marker"):
         until = NOW + timedelta(hours=1)
         write_log(
-            project,
-            ("s", start("x")),
-            ("s", AgentWaiting(iteration=1, until=until, reason="usage limit\nmore")),
+            project, ("s", start("x")), ("s", events.AgentWaiting(iteration=1, until=until, reason="usage limit\nmore"))
         )
         lines = look(gather(project, NOW))
     assert row(lines, "Now") == f"waiting, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
