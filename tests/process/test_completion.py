@@ -124,7 +124,7 @@ async def test_installing_twice_leaves_one_line_in_the_shells_file(house: House)
     assert str(script) in said
 
 
-async def test_a_home_that_cannot_be_written_to_is_told(house: House) -> None:
+async def test_a_home_directory_that_cannot_be_written_is_an_error(house: House) -> None:
     (house.home / ".local").write_text("")
     with trio.fail_after(20):
         done = await house.run("--install-completion", "bash")
@@ -133,7 +133,7 @@ async def test_a_home_that_cannot_be_written_to_is_told(house: House) -> None:
     assert str(house.home / ".local") in done.err
 
 
-def test_the_items_of_the_backlog_are_offered_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_items_of_the_backlog_are_suggested(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     context = cast(CompletionContext, None)
     monkeypatch.chdir(house.root)
     assert names_in(lambda project: project.backlog)(context) == []
@@ -144,7 +144,7 @@ def test_the_items_of_the_backlog_are_offered_and_nothing_else(house: House, mon
     assert names_in(lambda project: project.backlog)(context) == ["1.md", "2.md"]
 
 
-async def test_without_a_project_there_is_nothing_to_offer_and_no_error(house: House, tmp_path: Path) -> None:
+async def test_outside_of_a_project_nothing_is_suggested(house: House, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with trio.fail_after(20):
         done = await house.run("__complete", "run", "--resume", "", cwd=tmp_path / "empty")

@@ -115,7 +115,7 @@ async def test_a_flood_does_not_slow_the_loop(house: House) -> None:
     assert "events were dropped" in complaints(house)[0]
 
 
-async def test_a_program_is_stopped_with_the_loop_and_with_what_it_started(house: House) -> None:
+async def test_the_program_and_its_children_are_stopped_with_the_loop(house: House) -> None:
     """After two Ctrl+C nothing waits for the program."""
     house.play(script(implementer=[turn(AT_GATE)]))
     write(house, ["sh", "-c", "setsid sleep 60 & touch ringing; sleep 60"], "ImplementingStart")

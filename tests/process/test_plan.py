@@ -41,7 +41,7 @@ async def planning(folder: Path, *steps: Step, **config: Any) -> AsyncIterator[t
             yield house, shell
 
 
-async def test_what_is_typed_reaches_the_agent_and_what_it_says_the_person(tmp_path: Path) -> None:
+async def test_the_person_and_the_agent_talk_through_the_terminal(tmp_path: Path) -> None:
     ask: Step = {"do": "run", "command": f"read line < {OWN_TERMINAL}; echo $line > typed"}
     async with planning(tmp_path, GREETING, ask, {"do": "say", "text": "Good."}) as (house, shell):
         await shell.until("What shall we build?")
@@ -78,7 +78,7 @@ async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) ->
         assert house.left() == []
 
 
-async def test_ctrl_c_ends_nothing_if_the_agent_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_nothing_if_the_agent_ignores_it(tmp_path: Path) -> None:
     steps: Sequence[Step] = (
         {"do": "ignore-signals", "signals": ["INT"]},
         GREETING,
@@ -168,7 +168,7 @@ async def planning_below_a_shell(folder: Path, *steps: Step) -> AsyncIterator[tu
             assert house.left() == []
 
 
-async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_z_returns_to_the_shell_and_fg_resumes(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, AT_GATE, GREETING, {"do": "exit", "code": 6}) as (house, shell):
         await house.at_gate()
         shell.type(b"\x1a")
@@ -177,7 +177,7 @@ async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> Non
         shell.type(b"fg\n")
 
 
-async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_shell_back(tmp_path: Path) -> None:
+async def test_an_agent_that_stops_itself_on_ctrl_z_returns_to_the_shell(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, STOPS_ITSELF, GREETING, {"do": "exit", "code": 6}) as (_, shell):
         shell.type(b"\n")
         await shell.until("Stopped")
@@ -185,7 +185,7 @@ async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_sh
         shell.type(b"fg\n")
 
 
-async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: Path) -> None:
+async def test_ctrl_z_without_a_shell_stops_nothing(tmp_path: Path) -> None:
     """No shell with jobs is above: cuggino is all that runs in this window."""
     async with planning(tmp_path, STOPS_ITSELF, GREETING) as (_, shell):
         await shell.until("▶ Bash")
@@ -196,7 +196,7 @@ async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: 
 # ---- what it is started with ------------------------------------------------------------------
 
 
-async def test_without_a_terminal_it_says_what_else_there_is(tmp_path: Path) -> None:
+async def test_without_a_terminal_it_names_other_commands(tmp_path: Path) -> None:
     house = House(tmp_path)
     finished = await house.run("plan")
     assert finished.code == 2
@@ -214,21 +214,24 @@ async def test_a_watch_may_be_running(tmp_path: Path) -> None:
                 assert await shell.process.wait() == 0
 
 
-async def test_a_broken_configuration_and_a_missing_agent_are_told(tmp_path: Path) -> None:
+async def test_a_wrong_configuration_and_a_missing_agent_are_errors(tmp_path: Path) -> None:
     house = House(tmp_path, agent="claude")
-    for config, code, told in (('{"agnet": "claude"}', 2, "agnet"), ('{"agent": "claude"}', 1, "not found in PATH")):
+    for config, code, expected in (
+        ('{"agnet": "claude"}', 2, "agnet"),
+        ('{"agent": "claude"}', 1, "not found in PATH"),
+    ):
         (house.root / ".cuggino.json").write_text(config)
         with trio.fail_after(20):
             async with terminal(house, "env", f"PATH={tmp_path}", *PLAN) as shell:
                 assert await shell.process.wait() == code
-                await shell.until(told)
+                await shell.until(expected)
 
 
 PENDING = "Waiting for me: 2 spec issues and 1 finding."
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(tmp_path: Path, waiting: bool) -> None:
+async def test_the_agents_prompt_has_the_paths_and_what_waits_for_the_person(tmp_path: Path, waiting: bool) -> None:
     house = House(tmp_path, specsPath="docs/specs", play={})
     if waiting:
         for name in ("spec-issues/1.md", "spec-issues/2.md", "tbd/3.md"):
@@ -253,5 +256,5 @@ async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(
 def test_the_guard_is_small_enough_to_be_there_before_the_agent() -> None:
     """It must not import what takes long: it is what ends the agent if cuggino dies at once."""
     code = "import sys, cuggino.process.guard; print('trio' in sys.modules, 'cyclopts' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told == "False False\n"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "False False\n"

@@ -44,7 +44,7 @@ async def test_a_run_from_plan_to_approval_leaves_commits_and_nothing_else(tmp_p
     assert [setup.output for setup in setups] == ["set up\n"] * 2
 
 
-async def test_the_log_is_what_json_prints(tmp_path: Path) -> None:
+async def test_the_log_has_what_json_prints(tmp_path: Path) -> None:
     house = House(tmp_path)
     with trio.fail_after(20):
         finished = await house.run(*RUN)
@@ -86,7 +86,7 @@ async def test_max_iterations_end_with_5(tmp_path: Path) -> None:
     assert house.wip == []
 
 
-async def test_a_failure_ends_with_1_and_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_a_failure_ends_with_1_and_says_how_to_resume(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(planner=[[{"do": "fail", "kind": "no-key"}]]))
     with trio.fail_after(20):
         finished = await house.run(*RUN)
@@ -98,7 +98,7 @@ async def test_a_failure_ends_with_1_and_says_how_to_go_on(tmp_path: Path) -> No
     assert f"cuggino run --resume {state.removesuffix('.json')}" in finished.err
 
 
-async def test_an_agent_that_goes_on_for_ever_after_its_result_is_stopped(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_exit_after_its_result_is_stopped(tmp_path: Path) -> None:
     """Ten real seconds: the one test that shows it with a real process."""
     house = House(tmp_path, play=script(planner=[[*PLAN, {"do": "result"}, {"do": "hang"}]]))
     with trio.fail_after(30):
@@ -149,7 +149,7 @@ async def test_a_command_that_takes_too_long_is_stopped_and_says_so(tmp_path: Pa
     assert house.left() == []
 
 
-async def test_what_setup_leaves_running_lives_as_long_as_the_session_and_what_a_check_leaves_does_not(
+async def test_background_processes_of_setup_live_as_long_as_the_session_and_those_of_checks_do_not(
     tmp_path: Path,
 ) -> None:
     house = House(
@@ -172,7 +172,7 @@ async def test_what_setup_leaves_running_lives_as_long_as_the_session_and_what_a
     assert house.left() == []
 
 
-async def test_a_hook_that_says_no_is_told_in_its_own_words_and_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_a_refusing_hook_is_quoted_and_the_loop_continues(tmp_path: Path) -> None:
     house = House(tmp_path, commit=True)
     hook = house.root / ".git" / "hooks" / "pre-commit"
     hook.write_text("#!/bin/sh\necho 'no commits on Fridays' >&2\nsleep 300 &\nexit 1\n")
@@ -216,7 +216,7 @@ async def test_a_review_reaches_the_first_planner(tmp_path: Path) -> None:
         ("", ["empty"]),
     ],
 )
-async def test_a_broken_configuration_is_told_and_nothing_is_started(
+async def test_a_wrong_configuration_is_an_error_and_nothing_starts(
     tmp_path: Path, text: str, words: list[str]
 ) -> None:
     house = House(tmp_path)
@@ -246,7 +246,7 @@ async def test_a_broken_configuration_is_told_and_nothing_is_started(
         (["rnu"], "rnu"),
     ],
 )
-async def test_arguments_that_cannot_be_taken_end_with_2(tmp_path: Path, arguments: list[str], words: str) -> None:
+async def test_wrong_arguments_end_with_2(tmp_path: Path, arguments: list[str], words: str) -> None:
     house = House(tmp_path)
     with trio.fail_after(10):
         finished = await house.run(*arguments)
@@ -279,7 +279,7 @@ async def test_a_closed_stdin_and_stderr_do_not_matter(tmp_path: Path) -> None:
     assert type(lines[-1].event).__name__ == "LoopApproved"
 
 
-async def test_a_project_without_git_works_but_for_commits(tmp_path: Path) -> None:
+async def test_a_project_without_git_works_except_for_commits(tmp_path: Path) -> None:
     house = House(tmp_path)
     (house.root / ".git").rename(tmp_path / "git")
     with trio.fail_after(20):

@@ -71,7 +71,7 @@ async def test_reading_changes_nothing(house: House) -> None:
 # ---- status -----------------------------------------------------------------------------------
 
 
-async def test_where_cuggino_never_ran_both_say_so_and_leave_nothing(tmp_path: Path) -> None:
+async def test_status_and_log_of_an_unused_directory_create_nothing(tmp_path: Path) -> None:
     house = House(tmp_path)
     with trio.fail_after(30):
         status, log, follow = [await house.run(*words) for words in (("status",), ("log",), ("log", "--follow"))]
@@ -83,7 +83,7 @@ async def test_where_cuggino_never_ran_both_say_so_and_leave_nothing(tmp_path: P
     assert not house.state.exists()
 
 
-async def test_a_run_in_progress_is_told_by_another_process(house: House) -> None:
+async def test_status_shows_a_run_in_progress(house: House) -> None:
     house.play(at_gate())
     with trio.fail_after(60):
         async with house.started(*RUN) as run:
@@ -114,7 +114,7 @@ async def test_a_run_in_progress_is_told_by_another_process(house: House) -> Non
     assert (after["last"]["outcome"], after["last"]["tasks"]) == ("approved", 2)
 
 
-async def test_a_watch_in_progress_is_told_with_its_backlog(house: House) -> None:
+async def test_status_shows_a_watch_in_progress_with_its_backlog(house: House) -> None:
     house.play(at_gate())
     house.item("1-日本.md", "# The first\n")
     house.item("2-empty.md", "")
@@ -142,7 +142,7 @@ async def test_a_watch_in_progress_is_told_with_its_backlog(house: House) -> Non
     assert waiting["work"]["jobs"] == []
 
 
-async def test_a_killed_run_is_told_as_dead_and_its_log_as_interrupted(house: House) -> None:
+async def test_a_killed_run_is_shown_as_crashed_and_its_session_as_interrupted(house: House) -> None:
     house.play(at_gate())
     with trio.fail_after(60):
         async with house.started(*RUN) as run:
@@ -165,7 +165,7 @@ async def test_a_killed_run_is_told_as_dead_and_its_log_as_interrupted(house: Ho
     assert (resumed["id"], resumed["outcome"], len(resumed["logs"])) == (session["id"], "approved", 2)
 
 
-async def test_spoiled_files_are_told_and_end_nothing(house: House) -> None:
+async def test_damaged_files_are_reported_and_the_rest_is_shown(house: House) -> None:
     project = Project(house.root)
     project.prepare()
     house.item("a.md")
@@ -182,7 +182,7 @@ async def test_spoiled_files_are_told_and_end_nothing(house: House) -> None:
 # ---- log --------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_shown_as_it_was_when_it_ran_and_its_lines_are_the_log_s(house: House) -> None:
+async def test_a_replay_is_what_was_shown_live(house: House) -> None:
     with trio.fail_after(60):
         run = await house.run(*RUN)
         (session,) = await sessions(house)
@@ -198,7 +198,7 @@ async def test_a_session_is_shown_as_it_was_when_it_ran_and_its_lines_are_the_lo
     assert listed.out.endswith("日本語の仕事\n")
 
 
-async def test_sessions_of_one_log_are_shown_apart(house: House) -> None:
+async def test_one_of_several_sessions_in_a_log_is_replayed_alone(house: House) -> None:
     house.item("1.md")
     house.item("2.md")
     with trio.fail_after(60):
@@ -274,7 +274,7 @@ PAST = (
 )
 
 
-async def test_a_torn_last_line_and_an_event_of_a_later_version_are_passed_over(house: House) -> None:
+async def test_an_incomplete_last_line_and_an_unknown_event_are_skipped(house: House) -> None:
     later = b'{"at":"x","session":"s","event":{"_tag":"FromTheFuture"}}\n'
     log = write_log(house, *PAST, torn=later + encode(PAST)[:-20])
     with trio.fail_after(30):
@@ -320,7 +320,7 @@ async def test_on_a_terminal_there_is_colour_but_neither_a_status_line_nor_a_bel
     assert "\x1b" not in plain
 
 
-async def test_what_nobody_reads_any_more_ends_quietly(house: House) -> None:
+async def test_a_closed_pipe_ends_the_command_quietly(house: House) -> None:
     log = write_log(house, *PAST * 5000)
     with trio.fail_after(30):
         words = shlex.join([sys.executable, *COMMAND, "log", log.stem])

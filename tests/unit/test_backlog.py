@@ -33,7 +33,7 @@ def archived(project: Project) -> list[str]:
     ("data", "reason"),
     [(b"", "it is empty"), (b" \n\t\n", "it is empty"), (b"a\nb\xff", "not valid UTF-8: byte 0xff in line 2")],
 )
-def test_an_item_that_no_agent_can_work_on_says_why(project: Project, data: bytes, reason: str) -> None:
+def test_an_unusable_item_has_a_reason(project: Project, data: bytes, reason: str) -> None:
     (project.backlog / "a.md").write_bytes(data)
     item = read_item(project, "a.md")
     assert isinstance(item, Unusable)
@@ -41,7 +41,7 @@ def test_an_item_that_no_agent_can_work_on_says_why(project: Project, data: byte
     assert item.digest != ""
 
 
-def test_links_within_the_project_are_items_and_links_out_of_it_or_to_nothing_are_not(
+def test_only_links_to_files_in_the_project_are_items(
     project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("elsewhere") / "secret"
@@ -58,7 +58,7 @@ def test_links_within_the_project_are_items_and_links_out_of_it_or_to_nothing_ar
     assert "broken link" in lost.reason
 
 
-def test_a_missing_item_is_none_and_a_folder_is_unusable(project: Project) -> None:
+def test_a_missing_item_is_none_and_a_directory_is_unusable(project: Project) -> None:
     assert read_item(project, "a.md") is None
     (project.backlog / "b.md").mkdir()
     assert isinstance(read_item(project, "b.md"), Unusable)

@@ -29,7 +29,7 @@ def test_ids_are_unique_and_ordered_even_if_the_clock_is_set_back(monkeypatch: p
     assert made == sorted(set(made))
 
 
-def test_an_id_tells_when_it_was_made() -> None:
+def test_the_time_of_an_id_is_known() -> None:
     made = time_of("01a20036-613d-7871-98ae-4c8044faa5da")
     assert made is not None
     assert made.isoformat(timespec="milliseconds") == "2026-11-21T22:24:53.565+00:00"

@@ -86,7 +86,7 @@ def test_every_event_that_is_shown_can_be_notified() -> None:
     assert decode(msgspec.json.encode({"notify": {"events": names}}), WHERE).notify.events == tuple(names)
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_a_byte_order_mark_is_skipped() -> None:
     assert decode(b'\xef\xbb\xbf{"commit": true}', WHERE).commit
 
 
@@ -99,7 +99,7 @@ def test_specs_may_be_anywhere_below_the_root(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"maxIterations": "10"}', '$.maxIterations: got "10"; expected an integer ≥ 1.'),
         ('{"maxIterations": 0}', "$.maxIterations: got 0; expected an integer ≥ 1."),
@@ -135,8 +135,8 @@ def test_specs_may_be_anywhere_below_the_root(path: str) -> None:
         ('{"specsPath": 3}', "$.specsPath: got 3; expected a relative path below the project root."),
     ],
 )
-def test_a_wrong_value_is_told_with_its_key_and_what_is_allowed(text: str, said: str) -> None:
-    assert said in refused(text)
+def test_a_wrong_value_is_reported_with_its_key_and_what_is_expected(text: str, message: str) -> None:
+    assert message in refused(text)
 
 
 @pytest.mark.parametrize(
@@ -152,20 +152,20 @@ def test_a_wrong_value_is_told_with_its_key_and_what_is_allowed(text: str, said:
         ('{"max iterations": 3}', '$["max iterations"]', "maxIterations"),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest_one_of_its_object(text: str, key: str, nearest: str) -> None:
-    said = refused(text)
-    assert f"{WHERE}: {key}: unknown key with the value " in said
-    assert said.endswith(f"\nDid you mean {nearest}?")
+def test_an_unknown_key_is_reported_with_the_nearest_known_key(text: str, key: str, nearest: str) -> None:
+    message = refused(text)
+    assert f"{WHERE}: {key}: unknown key with the value " in message
+    assert message.endswith(f"\nDid you mean {nearest}?")
 
 
-def test_an_unknown_key_that_is_near_to_none_is_told_with_all() -> None:
+def test_an_unknown_key_unlike_any_other_is_reported_with_all_known_keys() -> None:
     assert refused('{"ci": {"zzz": {}}}').endswith(
         "$.ci.zzz: unknown key with the value {}; known keys: threads, trustedBots, maxIterations."
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"{", "line 1, column 2: not JSON: "),
         (b'{\n  "commit": true,\n}', "line 3, column 1: not JSON: "),
@@ -185,8 +185,8 @@ def test_an_unknown_key_that_is_near_to_none_is_told_with_all() -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_json_is_told_with_its_place(data: bytes, said: str) -> None:
-    assert said in refused(data)
+def test_invalid_json_is_reported_with_line_and_column(data: bytes, message: str) -> None:
+    assert message in refused(data)
 
 
 _trees = st.recursive(
@@ -227,7 +227,7 @@ def test_a_missing_key_is_named_with_what_is_expected() -> None:
         ("link", "cannot be read: "),  # refused even to a superuser
     ],
 )
-def test_what_is_not_a_readable_file_is_refused(tmp_path: Path, target: str, message: str) -> None:
+def test_a_directory_a_broken_link_and_an_unreadable_file_are_errors(tmp_path: Path, target: str, message: str) -> None:
     (tmp_path / "link").symlink_to(target)
     with pytest.raises(ConfigError, match=message):
         load(tmp_path / "link")

@@ -42,7 +42,7 @@ def only(sessions: Sequence[PastSession]) -> PastSession:
 # ---- the fold ---------------------------------------------------------------------------------
 
 
-def test_a_session_is_told_with_what_it_was_about_and_came_to() -> None:
+def test_a_session_has_its_focus_counts_cost_and_outcome() -> None:
     history = History()
     logged(
         history,
@@ -101,7 +101,7 @@ def test_a_session_without_an_end_runs_if_its_log_still_grows_and_was_interrupte
     assert [it.outcome for it in history.sessions()] == ["interrupted"] * 2
 
 
-def test_a_session_that_was_gone_on_with_is_one_and_pauses_do_not_count() -> None:
+def test_a_resumed_session_is_one_session_without_its_pauses() -> None:
     history = History()
     logged(history, "first", (0, A, start()), (10, A, events.LoopFailed(iteration=1, phase="planner", message="x")))
     assert only(history.sessions()).outcome == "failed"
@@ -113,7 +113,7 @@ def test_a_session_that_was_gone_on_with_is_one_and_pauses_do_not_count() -> Non
     assert (session.started, session.last_event) == (at(0), at(205))
 
 
-def test_a_log_of_a_watch_tells_of_several_sessions_newest_first_and_its_own_events_are_none() -> None:
+def test_the_sessions_in_a_watchs_log_are_listed_latest_first() -> None:
     history = History()
     logged(
         history,
@@ -127,8 +127,8 @@ def test_a_log_of_a_watch_tells_of_several_sessions_newest_first_and_its_own_eve
         (5, B, start("@/p/b.md", "b.md", resumed=True)),
         (6, None, events.WatchEnded(reason="interrupted", completed=1, exit_code=130)),
     )
-    told = [(it.id, it.backlog_file, it.outcome) for it in history.sessions()]
-    assert told == [(B, "b.md", "interrupted"), (A, "a.md", "approved")]
+    listed = [(it.id, it.backlog_file, it.outcome) for it in history.sessions()]
+    assert listed == [(B, "b.md", "interrupted"), (A, "a.md", "approved")]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_log_of_a_watch_tells_of_several_sessions_newest_first_and_its_own_eve
         (None, "interrupted"),
     ],
 )
-def test_an_audit_is_told_as_one(end: events.WatchLoopEvent | None, outcome: str) -> None:
+def test_an_audit_is_a_session_of_its_own_kind(end: events.WatchLoopEvent | None, outcome: str) -> None:
     history = History()
     logged(
         history,
@@ -164,13 +164,13 @@ def line(event: events.PrintableEvent, session: str | None = A) -> bytes:
     return encode([events.LogLine(at=at(0), session=session, event=event)]).rstrip(b"\n")
 
 
-def test_a_line_is_parsed_and_what_an_agent_says_is_not_looked_at() -> None:
+def test_a_line_is_parsed_without_the_agents_text() -> None:
     assert parse(line(start())) == LogRecord(at(0), A, start())
     assert parse(line(events.AgentMessage(text="long"))) == LogRecord(at(0), A, None)
     assert parse(line(events.WatchAuditStarted(), None)) == LogRecord(at(0), None, events.WatchAuditStarted())
 
 
-def test_an_event_that_this_version_does_not_know_is_a_line_without_one() -> None:
+def test_a_line_with_an_unknown_event_has_no_event() -> None:
     assert parse(b'{"at":"x","session":null,"event":{"_tag":"FromTheFuture","a":[1]}}') == LogRecord("x", None, None)
     assert parse(b'{"at":"x","session":null,"event":{"_tag":"LoopApproved"},"more":1}') == LogRecord("x", None, None)
 
@@ -178,11 +178,11 @@ def test_an_event_that_this_version_does_not_know_is_a_line_without_one() -> Non
 @pytest.mark.parametrize(
     "raw", [b"", b"{", b"null", b"\xff\xfe", b'{"at":"\xff","session":null,"event":{"_tag":"x"}}', b"[" * 100_000]
 )
-def test_what_is_no_line_is_passed_over(raw: bytes) -> None:
+def test_a_damaged_line_is_ignored(raw: bytes) -> None:
     assert parse(raw) is None
 
 
-def test_a_torn_last_line_is_no_line_and_a_torn_one_before_spoils_only_itself(tmp_path: Path) -> None:
+def test_an_incomplete_line_damages_only_itself(tmp_path: Path) -> None:
     log = tmp_path / f"{A}.jsonl"
     whole = line(events.ToolResult(id="1", output="日本\n"))
     log.write_bytes(whole + b"\n" + whole[:40] + b"\n" + line(events.LoopApproved(iteration=1)) + b"\n" + whole)
@@ -190,7 +190,7 @@ def test_a_torn_last_line_is_no_line_and_a_torn_one_before_spoils_only_itself(tm
     assert only(recall([log, tmp_path / "removed-meanwhile.jsonl"]).sessions()).outcome == "approved"
 
 
-def test_a_log_that_cannot_be_read_is_told_and_hides_no_other(tmp_path: Path) -> None:
+def test_an_unreadable_log_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").mkdir()
     (tmp_path / "b.jsonl").write_bytes(line(start()) + b"\n")
     history = recall(sorted(tmp_path.iterdir()))
@@ -209,7 +209,7 @@ def test_the_beginning_of_an_id_is_enough_and_a_session_comes_before_its_log() -
 
 
 @pytest.mark.parametrize(("beginning", "message"), [("01a200", "More than one session"), ("zz", "No session matches")])
-def test_what_does_not_choose_one_says_so(beginning: str, message: str) -> None:
+def test_a_prefix_of_several_ids_or_of_none_is_an_error(beginning: str, message: str) -> None:
     with pytest.raises(NotFound, match=message):
         choose(beginning, [A, B], [])
 
@@ -245,5 +245,5 @@ def test_a_focus_cannot_break_the_table() -> None:
     assert "three" not in row
 
 
-def test_nothing_is_told_as_nothing() -> None:
+def test_an_empty_list_says_so() -> None:
     assert table() == ["The logs are empty."]

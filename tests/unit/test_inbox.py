@@ -65,7 +65,7 @@ def test_a_missing_folder_is_empty_and_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "backlog").exists()
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     put(tmp_path, backlog="x")
     with pytest.raises(StorageError, match="Not a directory"):
         entries(tmp_path / "backlog.md")
@@ -160,7 +160,7 @@ def test_nothing_in_names_and_titles_is_obeyed_by_a_terminal(tmp_path: Path) -> 
         (["README"], "README_010-add-csv-export.md"),
     ],
 )
-def test_a_new_name_goes_on_where_the_last_one_ends(names: list[str], name: str) -> None:
+def test_a_new_name_counts_up_from_the_last_one(names: list[str], name: str) -> None:
     assert name_after(names, "Add CSV export") == name
 
 
@@ -178,7 +178,7 @@ def test_a_new_name_goes_on_where_the_last_one_ends(names: list[str], name: str)
         ("a\udc80b", "010-a-b.md"),
     ],
 )
-def test_a_name_says_what_the_item_is_about(text: str, name: str) -> None:
+def test_a_name_contains_the_first_words_of_the_item(text: str, name: str) -> None:
     assert name_after([], text) == name
 
 
@@ -208,7 +208,7 @@ def test_an_item_is_whole_and_only_the_persons(project: Project) -> None:
     assert list(project.backlog.iterdir()) == [path]
 
 
-def test_adding_overwrites_nothing_and_makes_what_is_missing(tmp_path: Path) -> None:
+def test_adding_overwrites_nothing_and_creates_missing_directories(tmp_path: Path) -> None:
     """Not even what does not count as an item, such as a folder or a link that leads nowhere."""
     project = Project(tmp_path)
     add(project, "a")
@@ -224,7 +224,7 @@ def test_a_blank_item_is_refused(project: Project) -> None:
     assert list(project.backlog.iterdir()) == []
 
 
-def test_where_no_name_is_short_enough_it_says_so(project: Project) -> None:
+def test_a_name_that_would_be_too_long_is_an_error(project: Project) -> None:
     (project.backlog / ("z" * 255)).touch()
     with pytest.raises(UsageError, match="too long for a file"):
         add(project, "a")

@@ -97,7 +97,7 @@ def test_the_phase_of_a_loop_follows_from_its_events() -> None:
     ]
 
 
-def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again() -> None:
+def test_a_loop_stops_waiting_for_its_provider_when_the_agent_works_again() -> None:
     retry = events.AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
     waiting = events.AgentWaiting(iteration=1, until=NOW, reason="usage limit")
     seen = phases(
@@ -135,7 +135,7 @@ def test_the_phase_of_a_watch_follows_from_its_events() -> None:
     ]
 
 
-def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
+def test_an_audit_runs_while_the_watch_waits_and_is_not_a_job() -> None:
     following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
     for session, event in (
@@ -157,7 +157,7 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
     assert following.work.jobs == ()
 
 
-def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
+def test_several_items_are_followed_independently() -> None:
     following = SessionFollower(CurrentWork(phase="starting", since=AT))
 
     def after(session: str | None, event: events.PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
@@ -192,7 +192,7 @@ def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
 # ---- files ------------------------------------------------------------------------------------
 
 
-def test_where_cuggino_never_ran_there_is_nothing_and_nothing_is_made(tmp_path: Path) -> None:
+def test_the_status_of_an_unused_directory_is_empty_and_creates_nothing(tmp_path: Path) -> None:
     status = gather(Project(tmp_path), NOW)
     assert status == Status(
         at=NOW,
@@ -210,7 +210,7 @@ def test_where_cuggino_never_ran_there_is_nothing_and_nothing_is_made(tmp_path: 
     assert row(look(status), "Running") == "nothing"
 
 
-def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project) -> None:
+def test_the_backlog_is_listed_in_order_with_the_state_of_each_item(project: Project) -> None:
     for name, text in (
         ("1-a.md", "\n# Do this\nmore\n"),
         ("2-b.md", "failed before"),
@@ -249,7 +249,7 @@ def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project
     ]
 
 
-def test_behind_a_spec_issue_nothing_is_ready(project: Project) -> None:
+def test_items_wait_for_spec_issues(project: Project) -> None:
     (project.backlog / "a.md").write_text("do it")
     (project.spec_issues / "x.md").write_text("The spec says both\nand more")
     (project.tbd / "y.md").write_bytes(b"\xff finding")
@@ -264,7 +264,7 @@ def test_behind_a_spec_issue_nothing_is_ready(project: Project) -> None:
     msgspec.json.encode(status)
 
 
-def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: Project) -> None:
+def test_the_work_of_a_living_command_comes_from_its_log_and_session(project: Project) -> None:
     (project.backlog / "a.md").write_text("# Split a bill\n")
     (project.backlog / "b.md").write_text("next")
     with lock(project, "cuggino watch", "marker"):
@@ -311,7 +311,7 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
     assert row(lines, "Cost") == "$0.50 so far"
 
 
-def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(project: Project) -> None:
+def test_a_command_that_has_just_started_does_not_own_an_older_log(project: Project) -> None:
     old = project.logs / "01a20036-613d-7871-98ae-4c8044faa5da.jsonl"
     old.write_bytes(encode([events.LogLine(at=AT, session="s", event=start("old"))]))
     with lock(project, "cuggino run", "marker"):
@@ -322,7 +322,7 @@ def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(p
     assert (status.last.focus, status.last.outcome) == ("old", "interrupted")
 
 
-def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_on_with(project: Project) -> None:
+def test_a_killed_command_is_shown_as_crashed_with_its_unfinished_session(project: Project) -> None:
     session = Session.create(project, "日本語の仕事")
     session.update(cost_usd=1.5, elapsed=60.0, course=Course(step=Step.REVIEW))
     write_log(project, (session.id, start("日本語の仕事")))
@@ -347,7 +347,7 @@ def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_o
 
 
 @pytest.mark.parametrize("spoiled", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b'{"items":{"a":1}}'])
-def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled: bytes) -> None:
+def test_a_damaged_file_is_reported_and_the_rest_is_shown(project: Project, spoiled: bytes) -> None:
     (project.backlog / "a.md").write_text("do it")
     session = Session.create(project, "the work")
     for path in (project.lock_file, project.state_file, project.wip / f"{uuid7()}.json", project.logs / "x.jsonl"):
@@ -363,7 +363,7 @@ def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled
     msgspec.json.encode(status)
 
 
-def test_folders_and_files_that_are_something_else_are_told(project: Project) -> None:
+def test_files_in_the_place_of_directories_are_reported_and_vice_versa(project: Project) -> None:
     for folder in (project.backlog, project.tbd, project.wip):
         folder.rmdir()
         folder.write_text("no folder")
@@ -371,8 +371,8 @@ def test_folders_and_files_that_are_something_else_are_told(project: Project) ->
     project.state_file.mkdir()
     (project.logs / "x.jsonl").mkdir()
     problems = gather(project).problems
-    told = (project.lock_file, project.backlog, project.tbd, project.state_file, project.logs / "x.jsonl")
-    for path in told:
+    expected = (project.lock_file, project.backlog, project.tbd, project.state_file, project.logs / "x.jsonl")
+    for path in expected:
         assert any(str(path) in problem for problem in problems), path
 
 
@@ -397,7 +397,7 @@ def test_colours_are_the_page_s_own_and_each_line_stands_alone(project: Project)
     assert all(line.count("\x1b[0m") * 2 == line.count("\x1b[") for line in lines)
 
 
-def test_a_wait_says_why_and_until_when(project: Project) -> None:
+def test_a_wait_is_shown_with_its_reason_and_its_end(project: Project) -> None:
     with lock(project, "cuggino run", "marker"):
         until = NOW + timedelta(hours=1)
         write_log(
