@@ -45,7 +45,7 @@ def test_leaving_the_block_early_interrupts_the_loop_and_keeps_the_session(house
         for event in loop:
             if type(event).__name__ == "AgentMessage":
                 break
-    with pytest.raises(CugginoError, match="not come to its end"):
+    with pytest.raises(CugginoError, match="has not ended yet"):
         _ = loop.outcome
     with api.run(root=house.root, resume=True) as loop:
         names = [type(event).__name__ for event in loop]
