@@ -1,4 +1,4 @@
-"""cuggino from Python: run a loop and look at its events, from a script or from any async program.
+"""Run a loop from Python and read its events, in a script or in any async program.
 
     from cuggino import api
 
@@ -7,9 +7,9 @@
             print(type(event).__name__)
     print(loop.outcome)
 
-In an asyncio (or Trio) program: `async with api.run(...) as loop: async for event in loop: ...`. cuggino
-itself always runs on Trio, in a thread of its own. Leaving the block early interrupts the loop as Ctrl+C would: its
-agents are gone when the block has been left, and the session can be gone on with (`resume=True`).
+In an asyncio or Trio program: `async with api.run(...) as loop: async for event in loop: ...`. cuggino itself always
+runs on Trio, in a thread of its own. Leaving the block early interrupts the loop as Ctrl+C does: its agents are gone
+when the block has ended, and the session can be resumed (`resume=True`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
 from cuggino.loop.session import Session, find_session
 from cuggino.output.summary import Tally
 from cuggino.project import Project
-from cuggino.runtime import open_runtime
+from cuggino.runtime import Invocation, open_runtime
 
 __all__ = ["LoopRun", "run"]
 
@@ -40,10 +40,10 @@ __all__ = ["LoopRun", "run"]
 def run(
     focus: str | None = None, *, root: Path | str = ".", review: str | None = None, resume: bool | str = False
 ) -> LoopRun:
-    """One loop, as `cuggino run` has it, in the project that `root` is in. It starts when its block is entered.
+    """Return a loop like that of `cuggino run`, in the project that contains `root`. It starts with its block.
 
-    Either `focus`, with a person's `review` if there is one, or `resume`: True for the newest session that
-    can be gone on with, or the beginning of an id.
+    Give either `focus`, with a person's `review` if there is one, or `resume`: True for the latest unfinished session,
+    or the beginning of an ID. Raise UsageError otherwise.
     """
     if (focus is None) is (resume is False):
         raise UsageError("Give either a focus or resume.")
@@ -51,10 +51,10 @@ def run(
 
 
 class LoopRun:
-    """A loop and its events. For one block, `with` or `async with`, and one iteration.
+    """A loop and its events, for one `with` or `async with` block and one iteration.
 
-    Events come in order and none is left out; the loop waits for who iterates, 64 events ahead at the most.
-    The iteration ends with the loop's last event. What made the loop fail is raised at the end of the iteration.
+    The iteration yields every event in order and ends after the loop's last one; then it raises the loop's error, if
+    it failed. The loop runs at most 64 events ahead.
     """
 
     def __init__(self, project: Project, focus: str | None, review: str | None, resume: bool | str) -> None:
@@ -70,9 +70,9 @@ class LoopRun:
 
     @property
     def outcome(self) -> LoopTerminalEvent:
-        """The loop's last event. Only when the iteration has ended by itself."""
+        """The loop's last event. Raise CugginoError before the iteration has ended by itself."""
         if self._outcome is None:
-            raise CugginoError("The loop has not come to its end.")
+            raise CugginoError("The loop has not ended yet.")
         return self._outcome
 
     # ---- for scripts
@@ -120,7 +120,7 @@ class LoopRun:
     # ---- what runs in the other thread
 
     def _take(self) -> PrintableEvent | None:
-        """The next event; at the end None, or what made the loop fail."""
+        """Return the next event, or None at the end. Raise the loop's error there."""
         assert self._call is not None
         assert self._finished is not None
         event = self._call()
@@ -139,7 +139,7 @@ class LoopRun:
         with self._events:
             try:
                 async with open_runtime(
-                    self._project, "cuggino.api", _Listener(self._events), Tally(), trio.Event()
+                    self._project, Invocation(name="cuggino.api"), _Listener(self._events), Tally(), trio.Event()
                 ) as runtime:
                     self._outcome = await runtime.loop(self._session())
             except ExceptionGroup as group:
@@ -152,7 +152,7 @@ class LoopRun:
 
 
 class _Listener:
-    """The hub's display, for who iterates."""
+    """The hub's display: passes events to the iteration."""
 
     patient = True
     due = math.inf
@@ -168,13 +168,13 @@ class _Listener:
         """Never due."""
 
     async def rest(self) -> None:
-        """Nothing to put away."""
+        """Nothing to clear."""
 
     async def say(self, _text: object, /) -> None:
         """Events only."""
 
     async def warn(self, text: str) -> None:
-        """The log cannot be written: the loop goes on, as it does in a terminal."""
+        """The log cannot be written: the loop continues, as it does in a terminal."""
 
     async def closed(self) -> None:
         await trio.sleep_forever()

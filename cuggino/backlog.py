@@ -1,4 +1,4 @@
-"""Work items: whether one can be worked on, and how a finished one leaves the backlog without anything being lost."""
+"""Backlog items: whether one can be worked on, and how a finished one is archived without losing an edit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from cuggino.clock import uuid7
 from cuggino.errors import StorageError
-from cuggino.project import Project, sync_folder, uuid7
+from cuggino.files import sync_directory
+from cuggino.project import Project
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item as it was when it was read. `digest` is the hash of its bytes."""
+    """An item as it was when it was read. `digest` is the SHA-256 of its content."""
 
     name: str
     digest: str
@@ -23,7 +25,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Unusable(msgspec.Struct, frozen=True):
-    """An item that no agent can work on. `digest` is empty when it cannot even be read."""
+    """An item that agents cannot work on. `digest` is empty if it cannot be read."""
 
     name: str
     digest: str
@@ -31,7 +33,7 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 class Removal(StrEnum):
-    """What became of a finished item's file."""
+    """What happened to the file of a finished item."""
 
     REMOVED = "removed"
     CHANGED = "changed"
@@ -39,17 +41,17 @@ class Removal(StrEnum):
 
 
 def read_item(project: Project, name: str) -> Item | Unusable | None:
-    """The item of this name; None: there is none any more."""
+    """Return the item with this name, or None if it does not exist any more."""
     path = project.backlog / name
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return Unusable(name, "", "it is a link that leads nowhere") if path.is_symlink() else None
+        return Unusable(name, "", "it is a broken link") if path.is_symlink() else None
     except OSError as error:
         return Unusable(name, "", f"it cannot be read: {error.strerror}")
     digest = hashlib.sha256(data).hexdigest()
     if not _is_utf8(name):
-        return Unusable(name, digest, "its name is no UTF-8")
+        return Unusable(name, digest, "its name is not valid UTF-8")
     if not Path(os.path.realpath(path)).is_relative_to(project.root):
         return Unusable(name, digest, "it is a link out of the project")
     if not data.strip():
@@ -58,37 +60,37 @@ def read_item(project: Project, name: str) -> Item | Unusable | None:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return Unusable(name, digest, f"it is no UTF-8: the byte 0x{data[error.start]:02x} in line {line}")
+        return Unusable(name, digest, f"it is not valid UTF-8: byte 0x{data[error.start]:02x} in line {line}")
     return Item(name, digest, text)
 
 
 def digest_of(project: Project, name: str) -> str:
-    """What stands for the bytes of the item now; empty when it cannot be read."""
+    """Return the digest of the item's current content, or an empty string if it cannot be read."""
     item = read_item(project, name)
     return "" if item is None else item.digest
 
 
 def archive(project: Project, item: Item) -> Removal:
-    """Move a finished item to `archive/<uuid7>-<name>`, if its content is still what was worked on.
+    """Move a finished item to `archive/<uuid7>-<name>`, unless its content has changed since. Raise StorageError.
 
-    It is moved first and compared then: an edit between a comparison and a removal would be lost. What turns out
-    to have changed is put back, unless there is a new file of that name already; then the archive has the older one.
+    The file is moved first and compared afterwards, since an edit between a comparison and the move would be lost. If
+    it has changed, it is moved back, unless a new file has its name by then: the old one stays in the archive.
     """
     path = project.backlog / item.name
     if digest_of(project, item.name) not in (item.digest, ""):
         return Removal.CHANGED
     kept = project.archive / _archived_name(item.name)
     try:
-        project.archive.mkdir(0o700, exist_ok=True)  # else an item would count as gone because its new place is
+        project.archive.mkdir(0o700, exist_ok=True)  # if it were missing, the item would look deleted
         path.rename(kept)
     except FileNotFoundError:
         return Removal.GONE
     except OSError as error:
         raise StorageError(f"{path} cannot be moved to {project.archive}: {error.strerror}.") from error
-    sync_folder(project.archive)
-    sync_folder(project.backlog)
+    sync_directory(project.archive)
+    sync_directory(project.backlog)
     if kept.is_symlink() or hashlib.sha256(kept.read_bytes()).hexdigest() == item.digest:
-        return Removal.REMOVED  # what a link leads to stays where it is, whatever it holds
+        return Removal.REMOVED  # a link: the file that it points to stays as it is
     try:
         os.link(kept, path, follow_symlinks=False)
     except FileExistsError:
@@ -103,13 +105,13 @@ def archive(project: Project, item: Item) -> Removal:
 
 
 def _archived_name(name: str) -> str:
-    """A new name that ends like the item's: as much of it as a file system's 255 bytes leave room for."""
+    """Return a unique name that ends with the item's name, as far as 255 bytes allow."""
     unique = f"{uuid7()}-"
     return unique + os.fsencode(name)[len(unique) - 255 :].decode(errors="ignore")
 
 
 def _is_utf8(name: str) -> bool:
-    """Python has half surrogate pairs in names that are not."""
+    """In names that are not, Python has lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:

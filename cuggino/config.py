@@ -1,7 +1,7 @@
-"""`.cuggino.json`: what a person may choose, and an error that a tired person understands when it is wrong.
+"""`.cuggino.json`: the settings of a project.
 
-The structs below are the one description of the file: defaults, types and ranges are theirs, and what an
-error says is allowed is read from them.
+The structs below are the only description of the file: they have the defaults, types and ranges, and errors, the JSON
+Schema and the questions of `cuggino setup` are made from them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 else:
     EventName = Literal[tuple(sorted(event.__name__ for event in get_args(PrintableEvent)))]
 
-_NotBlank = Annotated[str, Meta(pattern=r"\A[^\0]*[^\s\0][^\0]*\Z", description="a text that is not blank")]
+_NotBlank = Annotated[str, Meta(pattern=r"\A[^\0]*[^\s\0][^\0]*\Z", description="a non-blank string")]
 _SecretReference = Annotated[
     str, Meta(pattern=r"\A(env:[A-Za-z_]\w*|file:[^\0]*[^\s\0][^\0]*)\Z", description='"env:NAME" or "file:PATH"')
 ]
-_Seconds = Annotated[float, Meta(gt=0, description="a number of seconds, more than 0")]
-_Dollars = Annotated[float, Meta(gt=0, description="a number of US dollars, more than 0")]
+_Seconds = Annotated[float, Meta(gt=0, description="a number of seconds > 0")]
+_Dollars = Annotated[float, Meta(gt=0, description="a number of US dollars > 0")]
 _Count = Annotated[int, Meta(ge=0)]
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """An object of the file: camelCase keys, and none but these."""
+    """An object in the file, with camelCase keys and no others."""
 
 
 class Agents(_Section, frozen=True, kw_only=True):
-    """Backends of single roles; None: `Config.agent`."""
+    """The backend of each role; None means `Config.agent`."""
 
     planner: BackendName | None = None
     implementer: BackendName | None = None
@@ -50,7 +50,7 @@ class Agents(_Section, frozen=True, kw_only=True):
 
 
 class Limits(_Section, frozen=True, kw_only=True):
-    """What ends an agent, a command or a loop. Times in seconds; the last two are for one loop."""
+    """What ends an agent, a command or a loop. Times in seconds; the last two apply to one loop."""
 
     idle_timeout: _Seconds = 1800
     agent_timeout: _Seconds = 7200
@@ -62,8 +62,8 @@ class Limits(_Section, frozen=True, kw_only=True):
     max_runtime: _Seconds | None = None
 
 
-class Spawn(_Section, frozen=True, kw_only=True):
-    """Sandboxes. `root` is where worktrees are made; None: below `$XDG_STATE_HOME/cuggino`."""
+class SpawnSettings(_Section, frozen=True, kw_only=True):
+    """Sandboxes. `root` is the directory for worktrees; None means below `$XDG_STATE_HOME/cuggino`."""
 
     root: _NotBlank | None = None
     include: tuple[_NotBlank, ...] = ()
@@ -77,15 +77,15 @@ class Spawn(_Section, frozen=True, kw_only=True):
     repair_attempts: _Count = 2
 
 
-class Ci(_Section, frozen=True, kw_only=True):
-    """Which review threads a CI watch acts on, and for how many polls it goes on."""
+class CiSettings(_Section, frozen=True, kw_only=True):
+    """Which review threads a CI watch acts on, and its maximum number of polls."""
 
     threads: Threads = "all"
     trusted_bots: tuple[_NotBlank, ...] = ()
     max_iterations: _AtLeastOne = 90
 
 
-class Notify(_Section, frozen=True, kw_only=True):
+class NotifySettings(_Section, frozen=True, kw_only=True):
     """A program to run when one of these events happens."""
 
     command: tuple[_NotBlank, ...] = ()
@@ -93,9 +93,9 @@ class Notify(_Section, frozen=True, kw_only=True):
 
 
 class Config(_Section, frozen=True, kw_only=True):
-    """The whole file. `Config()` is what holds without one."""
+    """The whole file. `Config()` applies where there is none."""
 
-    specs_path: Annotated[str, Meta(description="a relative path of a folder below the project root")] = ".specs"
+    specs_path: Annotated[str, Meta(description="a relative path below the project root")] = ".specs"
     max_iterations: _AtLeastOne = 10
     setup_command: _NotBlank | None = None
     check_command: _NotBlank | None = None
@@ -106,33 +106,33 @@ class Config(_Section, frozen=True, kw_only=True):
     agents: Agents = Agents()
     model: _NotBlank | None = None
     limits: Limits = Limits()
-    spawn: Spawn = Spawn()
-    ci: Ci = Ci()
-    notify: Notify = Notify()
+    spawn: SpawnSettings = SpawnSettings()
+    ci: CiSettings = CiSettings()
+    notify: NotifySettings = NotifySettings()
 
     def backend(self, role: Role) -> BackendName:
-        """The backend that plays `role`; roles that `agents` does not name are `agent`'s."""
+        """Return the backend of `role`: the one in `agents`, or else `agent`."""
         chosen: BackendName | None = getattr(self.agents, role.value, None)
         return chosen or self.agent
 
 
 def load(path: Path) -> Config:
-    """The configuration in the file at `path`; defaults if there is none. ConfigError if it cannot be taken."""
+    """Return the configuration in the file, or the defaults if there is no file. Raise ConfigError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
         if path.is_symlink():
-            raise ConfigError(f"{path}: a link to a file that does not exist.", advice="Mend or remove it.") from error
+            raise ConfigError(f"{path}: a link to a file that does not exist.", advice="Fix or delete it.") from error
         return Config()
     except IsADirectoryError as error:
-        raise ConfigError(f"{path}: a folder, where a JSON file is expected.", advice="Move it away.") from error
+        raise ConfigError(f"{path}: a directory; expected a JSON file.", advice="Move it away.") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}.") from error
     return decode(data, str(path))
 
 
 def decode(data: bytes, where: str) -> Config:
-    """The configuration in `data`; `where` names it in the ConfigError for anything that is wrong."""
+    """Return the configuration in `data`. Raise ConfigError, which names the file by `where`."""
     config = strict_json.decode(data, Config, where)
     if reason := _misplaced(config.specs_path):
         raise strict_json.refusal(Config, ["specsPath"], config.specs_path, where, reason)
@@ -140,10 +140,10 @@ def decode(data: bytes, where: str) -> Config:
 
 
 def _misplaced(specs_path: str) -> str:
-    """Why the specs cannot be there; nothing if they can."""
+    """Return why the specs cannot be there, or an empty string."""
     normal = posixpath.normpath(specs_path)
     if not specs_path.strip() or "\0" in specs_path:
-        return "is no path"
+        return "is not a path"
     if normal.startswith("/"):
         return "is absolute"
     if normal == ".":

@@ -1,7 +1,6 @@
-"""The tree of errors that a person is meant to read.
+"""Errors that people read: each says what failed, where, and how to fix it.
 
-Every error says what failed, where, and what to do about it. Services raise them; only
-`cuggino.main` turns them into a line on stderr and an exit code.
+Services raise them; only `cuggino.main` turns them into a message on stderr and an exit code.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import ClassVar
 
 
 class CugginoError(Exception):
-    """Something failed that a person can act on. `exit_code` is what the command ends with."""
+    """A failure that a person can act on. The command ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
 
@@ -27,19 +26,19 @@ class CugginoError(Exception):
 
 
 class UsageError(CugginoError):
-    """Arguments that cannot be taken."""
+    """Wrong arguments."""
 
     exit_code = 2
 
 
 class ConfigError(CugginoError):
-    """A configuration file that cannot be taken: names the file, the key, what was found and what is allowed."""
+    """A wrong configuration file: names the file, the key, the value and what is expected."""
 
     exit_code = 2
 
 
 class LockedError(CugginoError):
-    """Another loop works in this project."""
+    """Another command works in this project."""
 
 
 class StorageError(CugginoError):
@@ -47,42 +46,42 @@ class StorageError(CugginoError):
 
 
 class GitError(CugginoError):
-    """git refused; the message holds git's own words."""
+    """git failed; the message quotes it."""
 
 
 class GitHubError(CugginoError):
-    """GitHub, or the person's `gh`, could not be asked, or refused; the message holds its own words."""
+    """GitHub or the person's `gh` failed or could not be reached; the message quotes it."""
 
 
 class SandboxError(CugginoError):
-    """A sandbox could not be made, or its work not brought home; what there is of it is kept."""
+    """A sandbox could not be created, or its work not integrated; the work so far is kept."""
 
 
-class SessionNotFound(CugginoError):
-    """There is no such session to go on with."""
+class NotFound(CugginoError):
+    """Nothing has the name or ID that was given, or more than one thing has."""
 
     exit_code = 2
 
 
 class LlmSessionErrorKind(Enum):
-    """Why an agent failed, as far as its own protocol tells."""
+    """Why an agent failed, as far as its own protocol shows."""
 
     SETUP = "setup"
-    """No binary, not logged in, refused flags, unknown model, no credit: a person must act. Never retried."""
+    """No program, no login, unknown flags or model, no credit: a person must act. Never retried."""
     OVERLOADED = "overloaded"
     """The provider is overloaded or limits the rate. Retried with backoff."""
     USAGE_LIMIT = "usage-limit"
-    """A usage limit is reached; `resets_at` says until when, if it is known. Waited for."""
+    """A usage limit was reached; cuggino waits until `resets_at`, if that is known."""
     NETWORK = "network"
     """The provider could not be reached, or the connection broke. Retried with backoff."""
     REFUSED = "refused"
     """The provider refused this request (too long, invalid). Not retried."""
     CRASHED = "crashed"
-    """The agent ended without saying how. Asked again."""
+    """The agent exited without a result. Asked again."""
 
 
 class LlmSessionError(CugginoError):
-    """An agent failed: what it said, the end of its stderr, what to do, and the kind of failure."""
+    """An agent failed: its message, the end of its stderr, how to fix it, and the kind of failure."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class LlmSessionError(CugginoError):
 
 
 class LoopError(CugginoError):
-    """A loop failed: LoopFailed was its last event. `phase` names where; `kind` an agent's error that was why."""
+    """A loop failed in `phase`; LoopFailed was its last event. `kind` is set if an agent's error was the reason."""
 
     def __init__(self, message: str, phase: str, *, advice: str = "", kind: LlmSessionErrorKind | None = None) -> None:
         super().__init__(message, advice=advice)
@@ -111,7 +110,7 @@ class LoopError(CugginoError):
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """What a tree of exception groups holds, in order; an exception that is no group is itself."""
+    """Yield the exceptions in a tree of exception groups, in order; an exception that is not a group yields itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves(inner)

@@ -1,4 +1,4 @@
-"""Which files of a folder are items. Counting and listing are this one function: what is counted can be taken."""
+"""Which files in a directory are items. Counting and listing use the same function, so that they agree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from cuggino.errors import StorageError
 
 
 def list_items(folder: Path) -> tuple[str, ...]:
-    """The names of the items in `folder`, sorted. A missing folder is made again.
+    """Return the names of the items in `folder`, sorted, and create it if it is missing. Raise StorageError.
 
-    An item is a regular file, or a link that leads to one, whose name `is_item_name`. Folders, and links that
-    lead nowhere, in a circle, or where cuggino may not look, are none: there is nothing in them to work on.
-    Raises StorageError when the folder cannot be read, because it is no folder, for example.
+    An item is a regular file, or a link to one, whose name `is_item_name`. Directories, broken links and links to
+    places that cuggino may not read are left out: there is nothing in them to work on.
     """
     try:
         restore(folder)
@@ -25,17 +24,17 @@ def list_items(folder: Path) -> tuple[str, ...]:
 
 
 def is_item_name(name: str) -> bool:
-    """Whether a file of this name may be an item: hidden files and the temporary ones of editors are not."""
+    """Return whether a file with this name may be an item: hidden and temporary files may not."""
     return not (
         name.startswith(".")
         or name.endswith(("~", ".swp", ".tmp"))
-        or name == "4913"  # vim, when it tries whether it may write
+        or name == "4913"  # vim creates it to find out whether it may write
         or (name.startswith("#") and name.endswith("#") and len(name) > 1)
     )
 
 
 def restore(folder: Path) -> None:
-    """Make `folder`, and the one that it is in, if they are missing, for the person alone (0700)."""
+    """Create `folder` and its parent if they are missing, private (0700)."""
     for place in (folder.parent, folder):
         with contextlib.suppress(FileExistsError):
             place.mkdir(0o700)

@@ -1,7 +1,7 @@
-"""One loop works in a project at a time, and a crashed one's record is found by the next.
+"""The project's lock: one command works in a project at a time, and finds out whether the one before it crashed.
 
-The lock is the kernel's (flock): it ends with its process, however that ends. The file's content is for
-people and for the next start only: whose lock it is, and under which marker its children can be found.
+The kernel holds the lock (flock), so it ends with its process. The file's content is only for people and for the next
+command: who holds the lock, and the marker by which the holder's child processes can be found.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 import msgspec
 
 from cuggino.errors import LockedError, StorageError
+from cuggino.files import DECODE_ERRORS
 from cuggino.process.leftovers import start_time
-from cuggino.project import SPOILED, Project
+from cuggino.project import Project
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who holds, or left, the lock. `start_time` tells its process from a later one with the same pid."""
+    """Who holds or held the lock. `start_time` distinguishes its process from a later one with the same PID."""
 
     pid: int
     start_time: str
@@ -35,14 +36,12 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @contextmanager
 def lock(project: Project, command: str, marker: str, *, file: Path | None = None) -> Iterator[Owner | None]:
-    """Hold the project's lock for the block. Never waits: LockedError names the one that works here.
+    """Hold the project's lock while the block runs. Raise LockedError, which names the holder, instead of waiting.
 
-    `file` is another lock of the project than the one for its working tree: that of a sandbox, say.
-
-    Yields the former owner if it died without leaving the block: what carries its marker is to be swept.
-    The file is never removed or renamed, so that two processes cannot hold locks of two files with one name.
+    `file` is another lock than the one of the working tree, such as that of a sandbox. Yields the former owner if it
+    died inside the block: processes with its marker may be left.
     """
-    path = project.lock_file if file is None else file
+    path = project.lock_file if file is None else file  # never deleted: two processes could lock two files of one name
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -68,7 +67,7 @@ def lock(project: Project, command: str, marker: str, *, file: Path | None = Non
 
 
 def read_owner(project: Project, *, file: Path | None = None) -> Owner | None:
-    """Who holds the lock, or left it behind (`Owner.lives` tells). Only reads; None while it is being written."""
+    """Return who holds the lock or died with it (see `Owner.lives`); None while it is free or being written."""
     path = project.lock_file if file is None else file
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +84,7 @@ def read_owner(project: Project, *, file: Path | None = None) -> Owner | None:
 def _read(descriptor: int) -> Owner | None:
     try:
         return msgspec.json.decode(os.pread(descriptor, 65536, 0), type=Owner)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 
@@ -100,9 +99,9 @@ def _write_ours(descriptor: int, command: str, marker: str) -> None:
 
 def _locked(project: Project, owner: Owner | None) -> LockedError:
     if owner is None or not owner.lives():  # the holder has not written its record yet
-        return LockedError(f"Another cuggino works in {project.root}.", advice="Wait for its end, or stop it.")
+        return LockedError(f"Another cuggino works in {project.root}.", advice="Wait for it to end, or stop it.")
     since = owner.since.astimezone()
     return LockedError(
-        f"`{owner.command}` (process {owner.pid}) works in {project.root} since {since:%Y-%m-%d %H:%M}.",
-        advice=f"Wait for its end, or stop it: Ctrl+C in its terminal, or `kill {owner.pid}`.",
+        f"`{owner.command}` (process {owner.pid}) has been working in {project.root} since {since:%Y-%m-%d %H:%M}.",
+        advice=f"Wait for it to end, or stop it: Ctrl+C in its terminal, or `kill {owner.pid}`.",
     )

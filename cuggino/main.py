@@ -1,4 +1,4 @@
-"""The one `trio.run`: arguments in, errors to exit codes out."""
+"""The only `trio.run`: from arguments to an exit code, and from errors to messages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CLOSED_OUTPUT = 141
 
 
 def run(arguments: Sequence[str], given: Mapping[str, object] | None = None) -> int:
-    """Run a command and return its exit code; a command that a signal ended ends the process by that signal.
+    """Run a command and return its exit code. After SIGINT, SIGTERM or SIGHUP, end the process by that signal.
 
     `given` has values for parameters that the command line cannot set (`parse=False`), by name.
     """
     if sys.platform == "win32":
         print(
-            "cuggino needs Linux or macOS: Windows has no process groups and signals as it uses them.", file=sys.stderr
+            "cuggino needs Linux or macOS: Windows lacks the process groups and signals that it uses.", file=sys.stderr
         )
         return 1
     verbose = "-v" in arguments
@@ -39,9 +39,9 @@ def run(arguments: Sequence[str], given: Mapping[str, object] | None = None) -> 
     except BrokenPipeError:
         code = CLOSED_OUTPUT
     except BaseExceptionGroup as group:
-        code = _tell(group, verbose)
+        code = _print_errors(group, verbose)
     except CugginoError as error:
-        code = _tell(error, verbose)
+        code = _print_errors(error, verbose)
     code = max(code, _flush())
     if code in (128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
         end_by(signal.Signals(code - 128))
@@ -60,11 +60,11 @@ async def _command(arguments: list[str], given: Mapping[str, object]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _tell(error: BaseException, verbose: bool) -> int:
-    """Say what failed, once, on stderr; returns the exit code. What is no CugginoError is a bug: shown whole."""
-    all_of_them = list(leaves(error))
-    known = [leaf for leaf in all_of_them if isinstance(leaf, CugginoError)]
-    if verbose or len(known) < len(all_of_them):
+def _print_errors(error: BaseException, verbose: bool) -> int:
+    """Print each message once to stderr and return the exit code. Print other errors, which are bugs, whole."""
+    errors = list(leaves(error))
+    known = [leaf for leaf in errors if isinstance(leaf, CugginoError)]
+    if verbose or len(known) < len(errors):
         traceback.print_exception(error)
     for message in dict.fromkeys(str(leaf) for leaf in known if leaf.exit_code != CLOSED_OUTPUT):
         print(f"cuggino: {message}", file=sys.stderr)
@@ -72,7 +72,7 @@ def _tell(error: BaseException, verbose: bool) -> int:
 
 
 def _flush() -> int:
-    """Write out what Python still holds; a closed stdout is no reason for a traceback."""
+    """Flush stdout, without a traceback if it is closed."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -13,11 +13,12 @@ from cuggino.agents import prompts
 from cuggino.agents.agent import AgentOptions
 from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
+from cuggino.clock import uuid7
 from cuggino.config import Config, load
 from cuggino.errors import UsageError
 from cuggino.inbox.folder import entries
 from cuggino.process.children import Children
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.signals import Shutdown, handle_signals
 

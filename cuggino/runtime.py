@@ -1,10 +1,10 @@
-"""All that one command needs to run agents in one project: the lock, who owns the processes, the log.
+"""Everything that one command needs to run agents in a project, put together once: lock, processes, agents, log.
 
-    async with open_desk(project, "cuggino run", display, hurry) as desk:
-        await desk.run(session)
+    async with open_runtime(project, Invocation(name="cuggino run"), display, tally, force_kill) as runtime:
+        await runtime.run(session)
 
-What is opened first ends last: the lock outlives the hub, and the hub, which still logs what is said while
-the rest is being stopped, outlives the agents.
+What is opened first is closed last: the lock outlives the hub, and the hub, which logs what is sent while agents are
+being stopped, outlives the agents.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from cuggino.agents.agent import Backend
 from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
+from cuggino.clock import uuid7
 from cuggino.config import load
 from cuggino.errors import LockedError, LoopError
 from cuggino.events import (
@@ -37,16 +39,17 @@ from cuggino.events import (
 )
 from cuggino.git import Git
 from cuggino.lock import Owner, lock, read_owner
+from cuggino.logs import open_log, prune_logs
 from cuggino.loop.command import ShellCommands
 from cuggino.loop.context import LoopContext
 from cuggino.loop.loop import run_loop
 from cuggino.loop.session import Session, all_sessions, finish_session
-from cuggino.notify import GRACE, Offer, open_notifier
+from cuggino.notify import GRACE, Notify, open_notifier
 from cuggino.output.hub import Display, Hub, open_hub
 from cuggino.output.summary import Tally
 from cuggino.process.children import Children
 from cuggino.process.leftovers import sweep
-from cuggino.project import Project, living_log, prune_logs, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 
 if TYPE_CHECKING:  # imported when a command needs them: they would cost every start
@@ -55,31 +58,52 @@ if TYPE_CHECKING:  # imported when a command needs them: they would cost every s
     from cuggino.spawn.task import Task
 
 
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command was called. `json`: events are printed as JSON lines; `drains`: the first Ctrl+C lets work end."""
+
+    name: str
+    """What the holder of the lock is called."""
+    json: bool = False
+    drains: bool = False
+    lock: Path | None = None
+    """Its own lock, if it does not work in the person's tree, so that another command may; None: the project's."""
+
+
 class Runtime:
-    """Made by `open_runtime`."""
+    """A project in which agents can run. Made by `open_runtime`."""
 
     def __init__(
         self,
+        *,
         context: LoopContext,
         children: Children,
         hub: Hub,
         tally: Tally,
-        notify: Offer,
+        notify: Notify,
         archived_before: tuple[str, ...],
     ) -> None:
         self.context = context
         self.children = children
-        """Who owns the processes that are started here."""
+        """Owns the processes that are started here."""
         self.archived_before = archived_before
-        """Backlog items that a command that died had finished; they were archived when this one began."""
+        """Backlog items that a command that died had finished; they were archived when this one started."""
         self.unfinished: Session | None = None
-        """The session that is, or was, worked on and can be gone on with."""
+        """The session that is, or was, worked on and can be resumed."""
         self._hub = hub
         self._tally = tally
         self._notify = notify
 
-    def sender(self, session: str | None) -> Send:
-        """Where a session's events go: counted for the summary, told to the person's program, logged, shown."""
+    def backend(self, role: Role) -> Backend:
+        """Return the configured backend of a role."""
+        return backend(self.context.config.backend(role))
+
+    def sender(self, session: str | None, *, log: Path | None = None) -> Send:
+        """Return where a session's events go: into the summary, the notifications, the log and the display.
+
+        With `log` the session's lines are appended to that file, too.
+        """
+        if log is not None and session is not None:
+            self._hub.log_session(session, log)
         send_on, count, notify = self._hub.sender(session), self._tally.add, self._notify
 
         async def send(event: Event) -> None:
@@ -123,12 +147,13 @@ class Runtime:
         )
 
     async def shown(self) -> None:
-        """Until people have before them what was sent so far: then they can be asked something."""
+        """Wait until people see everything that was sent so far, so that they can be asked something."""
         await self._hub.shown()
 
     async def loop(self, session: Session) -> LoopTerminalEvent:
-        """One loop, to its last event. The files of a session that is over are deleted, and the backlog item that it
-        may have been about is archived. Raises LoopError, which was shown as LoopFailed.
+        """Run one loop and return its last event; raise LoopError if it failed, which was shown as LoopFailed.
+
+        Then the files of a session that is over are deleted, and the backlog item that it was about is archived.
         """
         self.unfinished = session
         last = await run_loop(self.context, session, self.sender(session.id))
@@ -138,7 +163,7 @@ class Runtime:
         return last
 
     async def run(self, session: Session) -> int:
-        """One loop, as `loop`; returns the exit code."""
+        """Run one loop and return the exit code."""
         try:
             return exit_code(await self.loop(session))
         except LoopError as error:
@@ -146,7 +171,7 @@ class Runtime:
 
 
 def exit_code(last: LoopTerminalEvent) -> int:
-    """What a run ends with, whose last event this is."""
+    """Return the exit code of a run with this last event."""
     match last:
         case LoopApproved():
             return 0
@@ -159,28 +184,21 @@ def exit_code(last: LoopTerminalEvent) -> int:
 
 @asynccontextmanager
 async def open_runtime(
-    project: Project,
-    command: str,
-    display: Display,
-    tally: Tally,
-    force_kill: trio.Event,
-    *,
-    beside: Path | None = None,
+    project: Project, invocation: Invocation, display: Display, tally: Tally, force_kill: trio.Event
 ) -> AsyncIterator[Runtime]:
-    """Work in a project for the length of the block, alone.
+    """Lock the project and work in it while the block runs.
 
-    Raises ConfigError before anything is started, LockedError when another command works here. First it
-    clears up what a command that died has left. After the block no process that was started in it is alive.
-    `force_kill` cuts the time short that agents have to stop. `beside` is the lock of a command that does not
-    work in the person's own tree, so that others may work there meanwhile.
+    Raise ConfigError before anything is started, and LockedError if another command works here. First clean up
+    after a command that died. After the block no process that was started in it is alive. `force_kill`, once set,
+    kills agents at once.
     """
     config = load(project.config_file)
     backends = {role: backend(config.backend(role)) for role in Role}
     project.prepare()
     marker = uuid7().replace("-", "")
-    with lock(project, command, marker, file=beside) as former:
-        _sweep_dead(project, former)
-        archived_before = () if beside is not None else _clear_up(project)
+    with lock(project, invocation.name, marker, file=invocation.lock) as former:
+        _kill_orphans(project, former)
+        archived_before = () if invocation.lock is not None else _clean_up(project)
         children = Children(marker=marker, force_kill=force_kill)
         agents = {role: HeadlessAgent(chosen, children) for role, chosen in backends.items()}
         context = LoopContext(
@@ -192,40 +210,49 @@ async def open_runtime(
             now=lambda: datetime.now(UTC),
             random=Random(),
         )
-        with living_log(project) as log:
+        with open_log(project) as log:
             async with open_hub(log=log, display=display) as hub:
-                told = Children(marker=marker, force_kill=force_kill, grace=GRACE)
-                async with open_notifier(config.notify, project, told, hub.sender(None), force_kill) as notify:
-                    yield Runtime(context, children, hub, tally, notify, archived_before)
+                programs = Children(marker=marker, force_kill=force_kill, grace=GRACE)
+                async with open_notifier(config.notify, project, programs, hub.sender(None), force_kill) as notify:
+                    yield Runtime(
+                        context=context,
+                        children=children,
+                        hub=hub,
+                        tally=tally,
+                        notify=notify,
+                        archived_before=archived_before,
+                    )
 
 
-def _sweep_dead(project: Project, former: Owner | None) -> None:
-    """End what commands that died have left running, the former owner of our lock and those beside it, and remove what
-    their agents printed."""
+def _kill_orphans(project: Project, former: Owner | None) -> None:
+    """Kill what commands that died have left running: the former holder of our lock, and of the locks beside it.
+
+    Delete what their agents printed, too.
+    """
     if former is not None:
         sweep(former.marker)
     for path in (*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")):
         owner = read_owner(project, file=path)
         if owner is None or owner.lives():
             continue
-        with suppress(LockedError), lock(project, owner.command, owner.marker, file=path):  # left empty: swept once
+        with suppress(LockedError), lock(project, owner.command, owner.marker, file=path):  # emptied: swept only once
             sweep(owner.marker)
-            for output in path.parent.glob(".*.out*") if path.name == "lock" else ():  # it may hold secrets
+            for output in path.parent.glob(".*.out*") if path.name == "lock" else ():  # may hold secrets
                 output.unlink(missing_ok=True)
 
 
-def _clear_up(project: Project) -> tuple[str, ...]:
-    """What a command that died left behind: sessions that were over, torn temporary files, old logs.
+def _clean_up(project: Project) -> tuple[str, ...]:
+    """Delete what a command that died left behind: finished sessions, temporary files, old logs.
 
-    Returns the backlog items that it had finished and not archived.
+    Return the backlog items that it had finished and not archived.
     """
     finished = [
         finish_session(project, session) for session in all_sessions(project) if session.state.ended is not None
     ]
     for folder in (project.state_dir, project.spec_issues, project.tbd):
-        for path in folder.glob(".*.tmp"):  # torn by a kill
+        for path in folder.glob(".*.tmp"):  # left by a kill
             path.unlink(missing_ok=True)
-    for path in project.wip.glob(".*"):  # temporary, and nobody's: the lock is ours
+    for path in project.wip.glob(".*"):  # temporary, and of nobody else, since the lock is ours
         if path.is_dir():
             shutil.rmtree(path)
         else:

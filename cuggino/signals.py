@@ -1,23 +1,26 @@
-"""The one owner of signals: what a person asks for becomes stages of stopping, and scopes end what they own.
+"""Signals become stages of a shutdown, and each stage ends what belongs to it.
 
-A stage is left only for a later one. Ctrl+C goes one stage on; SIGTERM and SIGHUP interrupt, and then kill.
+Ctrl+C enters the next stage; SIGTERM and SIGHUP first interrupt, then kill. A stage is left only for a later one.
 
 | stage | |
 |---|---|
-| drain | nothing new starts, waits end, what runs goes on to its end (only where there is something to drain) |
-| interrupt | the work is cancelled; agents have some seconds to end |
-| kill | those seconds are over |
+| drain | nothing new starts, waits end, running work continues to its end (only for commands that can drain) |
+| interrupt | the work is cancelled; agents have some seconds to exit |
+| kill | they are killed now |
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from enum import IntEnum
+from typing import TypeAlias
 
 import trio
+from trio_util import AsyncValue, move_on_when
 
 
 class ShutdownStage(IntEnum):
@@ -27,57 +30,85 @@ class ShutdownStage(IntEnum):
     KILL = 3
 
 
+Report: TypeAlias = Callable[[ShutdownStage], Awaitable[None]]
+
+
 class Shutdown:
-    """How far stopping has gone, and by what signal it began."""
+    """How far a shutdown has come, and which signal began it. `drains`: the first Ctrl+C does not interrupt yet."""
 
     def __init__(self, *, drains: bool = False) -> None:
-        self.stage = ShutdownStage.WORKING
+        self.stage = AsyncValue(ShutdownStage.WORKING)
         self.signal: signal.Signals | None = None
         self.interrupted = trio.CancelScope()
-        """What the work runs in; cancelled at the stage `interrupt`."""
+        """The scope that the work runs in; cancelled at the stage `interrupt`."""
         self.force_kill = trio.Event()
-        """Set at the stage `kill`: who waits for a process to end does not wait any longer."""
-        self.tell: Callable[[ShutdownStage], Awaitable[None]] | None = None
-        """Called after each new stage."""
+        """Set at the stage `kill`: do not wait for processes to exit any longer."""
         self._drains = drains
-        self._waits: set[trio.CancelScope] = set()
+        self._unreported: deque[ShutdownStage] = deque()
+        self._reporting = trio.Lock()
+        self._report_to: Report = _ignore
 
-    def escalate(self, number: signal.Signals) -> ShutdownStage | None:
-        """Go on to the next stage. None: there is none left."""
-        if self.stage is ShutdownStage.KILL:
-            return None
+    @property
+    def requested(self) -> bool:
+        """Whether any stage was entered."""
+        return self.stage.value is not ShutdownStage.WORKING
+
+    def escalate(self, number: signal.Signals) -> None:
+        """Enter the next stage, if there is one."""
+        stage = self.stage.value
+        if stage is ShutdownStage.KILL:
+            return
+        drains = self._drains and stage is ShutdownStage.WORKING and number is signal.SIGINT
+        stage = ShutdownStage.DRAIN if drains else ShutdownStage(max(stage + 1, ShutdownStage.INTERRUPT))
         self.signal = self.signal or number
-        self.stage = ShutdownStage(self.stage + 1)
-        if self.stage is ShutdownStage.DRAIN and (number is not signal.SIGINT or not self._drains):
-            self.stage = ShutdownStage.INTERRUPT
-        for scope in self._waits:
-            scope.cancel(reason=number.name)
-        if self.stage >= ShutdownStage.INTERRUPT:
+        self._unreported.append(stage)
+        self.stage.value = stage
+        if stage >= ShutdownStage.INTERRUPT:
             self.interrupted.cancel(reason=number.name)
-        if self.stage is ShutdownStage.KILL:
+        if stage is ShutdownStage.KILL:
             self.force_kill.set()
-        return self.stage
+
+    @asynccontextmanager
+    async def until_requested(self) -> AsyncIterator[trio.CancelScope]:
+        """Cancel the block as soon as any stage is entered; at once if one was."""
+        async with move_on_when(self.stage.wait_value, bool) as scope:
+            if self.requested:
+                scope.cancel(reason="a shutdown was requested")
+            yield scope
+
+    # ---- reporting
 
     @contextmanager
-    def until_drain(self) -> Iterator[trio.CancelScope]:
-        """A scope for waits: cancelled as soon as any stop is asked for, at once if one was."""
-        with trio.CancelScope() as scope:
-            if self.stage is not ShutdownStage.WORKING:
-                scope.cancel(reason="stopping")
-            self._waits.add(scope)
-            try:
-                yield scope
-            finally:
-                self._waits.discard(scope)
+    def reported_to(self, report: Report) -> Iterator[None]:
+        """Pass stages to `report` while the block runs, instead of to the one before it."""
+        before, self._report_to = self._report_to, report
+        try:
+            yield
+        finally:
+            self._report_to = before
+
+    async def report(self) -> None:
+        """Report the stages that were not reported yet: each once, in the order in which they were entered.
+
+        When this returns, all have been. When it is cancelled, the rest are left for the next call.
+        """
+        async with self._reporting:
+            while self._unreported:
+                await self._report_to(self._unreported[0])
+                self._unreported.popleft()
+
+
+async def _ignore(_stage: ShutdownStage) -> None:
+    pass
 
 
 @asynccontextmanager
 async def handle_signals(shutdown: Shutdown) -> AsyncIterator[None]:
-    """Signals are `shutdown`'s for the length of the block.
+    """Route SIGINT, SIGTERM and SIGHUP to `shutdown` while the block runs.
 
-    Presses within one turn of the event loop count as one. A signal that was ignored when cuggino was
-    started (nohup, a background job) stays ignored. The task that listens is outside of `shutdown.interrupted`,
-    so it hears the next press while the work is being stopped.
+    The same signal counts once per turn of the event loop. Signals that were ignored when cuggino started (nohup, a
+    background job) stay ignored. The listening task is outside of `shutdown.interrupted`, so that it receives the
+    next signal while the work is being stopped.
     """
     numbers = [
         number
@@ -89,9 +120,8 @@ async def handle_signals(shutdown: Shutdown) -> AsyncIterator[None]:
 
             async def listen() -> None:
                 async for number in received:
-                    stage = shutdown.escalate(signal.Signals(number))
-                    if stage is not None and shutdown.tell is not None:
-                        nursery.start_soon(shutdown.tell, stage)
+                    shutdown.escalate(signal.Signals(number))
+                    nursery.start_soon(shutdown.report)
 
             nursery.start_soon(listen)
             yield
@@ -99,6 +129,6 @@ async def handle_signals(shutdown: Shutdown) -> AsyncIterator[None]:
 
 
 def end_by(number: signal.Signals) -> None:
-    """End this process by the signal itself, so that a shell's loop around it stops too."""
+    """End this process by the signal itself, so that a shell loop around it stops, too."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,8 +1,8 @@
-"""Strict decoding of a file that a person wrote, with errors that a tired person understands.
+"""Strict decoding of a file that a person wrote, with errors that are easy to act on.
 
-msgspec decodes: no coercion, no unknown key. What it says of a mistake is short; here the file, the key, what
-was found and what is allowed are put beside it. What is allowed is read from the struct, never from a
-second list: a field that needs better words than its type has them in `Meta(description=…)`.
+msgspec decodes: it converts nothing and accepts no unknown keys. Its messages are short, so the file, the key, the
+value and what is expected are added here. What is expected comes from the struct, never from a second list; a field
+whose type needs better words has them in `Meta(description=…)`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ T = TypeVar("T")
 
 
 def decode(data: bytes, struct: type[T], where: str) -> T:
-    """The `struct` in `data`; `where` names the file in the ConfigError for anything that is wrong.
+    """Return the `struct` in `data`. Raise ConfigError, which names the file by `where`.
 
-    A byte order mark at the beginning, which some editors leave, is passed over. A key that is there twice
-    in one object is an error.
+    A byte order mark at the beginning, which some editors write, is skipped. A repeated key is an error.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        raise ConfigError(f"{where}: line {line}: found the byte 0x{byte:02x}; allowed is UTF-8.") from error
+        raise ConfigError(f"{where}: line {line}: not valid UTF-8: byte 0x{byte:02x}.") from error
     if not text.strip():
-        raise ConfigError(f"{where}: is empty.", advice="Write {} for the defaults, or remove it.")
+        raise ConfigError(f"{where}: is empty.", advice="Write {} for the defaults, or delete it.")
     plain = _plain(text, where)
     try:
         return msgspec.json.decode(text, type=struct)
     except msgspec.ValidationError as error:
         raise _explained(struct, plain, str(error), where) from error
-    except msgspec.DecodeError as error:  # what Python's own decoder lets pass: NaN, half a surrogate pair
+    except msgspec.DecodeError as error:  # what Python's own decoder accepts: NaN, half a surrogate pair
         reason, _, position = str(error).removeprefix("JSON is malformed: ").rstrip(")").partition(" (byte ")
         if not position:
             raise ConfigError(f"{where}: not JSON: {reason}.") from error
@@ -46,23 +45,23 @@ def decode(data: bytes, struct: type[T], where: str) -> T:
 
 
 def refusal(struct: type, path: Sequence[str | int], found: Any, where: str, reason: str = "") -> ConfigError:
-    """The error for the value `found` at `path` (keys as in the file), with what `struct` allows there."""
+    """Return the error for the value `found` at `path` (keys as in the file), with what `struct` expects there."""
     kind = _kind(struct, path)
     values = [str(value) for part in getattr(kind, "types", [kind]) for value in getattr(part, "values", ())]
     return ConfigError(
-        f"{where}: {_key(path)}: found {_shown(found)}{reason and f', which {reason}'}; allowed is {_allowed(kind)}.",
+        f"{where}: {_key(path)}: got {_shown(found)}{reason and f', which {reason}'}; expected {_allowed(kind)}.",
         advice=_did_you_mean(found, values) if isinstance(found, str) and values else "",
     )
 
 
 def _plain(text: str, where: str) -> Any:
-    """The JSON value in `text`. Python's own decoder tells line and column, and lets us see a key twice."""
+    """Decode with Python's own decoder, which reports line and column, and lets us notice repeated keys."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value: dict[str, Any] = {}
         for key, item in pairs:
             if key in value:
-                raise ConfigError(f"{where}: the key {_shown(key)} is there twice in one object.", advice="Keep one.")
+                raise ConfigError(f"{where}: the key {_shown(key)} appears twice in one object.", advice="Keep one.")
             value[key] = item
         return value
 
@@ -70,8 +69,8 @@ def _plain(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise _malformed(text, error.pos, error.msg, where) from error
-    except ValueError as error:  # a guard of Python's against thousands of digits
-        raise ConfigError(f"{where}: found a number with too many digits.") from error
+    except ValueError as error:  # Python refuses numbers of thousands of digits
+        raise ConfigError(f"{where}: a number has too many digits.") from error
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deeply.") from error
 
@@ -83,7 +82,7 @@ def _malformed(text: str, index: int, reason: str, where: str) -> ConfigError:
 
 
 def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigError:
-    """msgspec says where, and that something is wrong; what was found and what is allowed are looked up."""
+    """msgspec says only where something is wrong; look up the value and what is expected."""
     place = re.search(r" - at `\$(.*)`$", problem)
     parts = re.findall(r"\.(\w+)|\[(\d+)\]", place[1] if place else "")
     path: list[str | int] = [int(index) if index else key for key, index in parts]
@@ -96,10 +95,10 @@ def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigErro
     unknown = next((key for key in found if key not in known), None)
     if unknown is None:
         missing = [*path, next(key for key in known if key not in found and f"`{key}`" in problem)]
-        return ConfigError(f"{where}: {_key(missing)}: is missing; allowed is {_allowed(_kind(struct, missing))}.")
+        return ConfigError(f"{where}: {_key(missing)}: missing; expected {_allowed(_kind(struct, missing))}.")
     return ConfigError(
-        f"{where}: {_key([*path, unknown])}: unknown key, found with the value {_shown(found[unknown])}; "
-        f"allowed here are {', '.join(known)}.",
+        f"{where}: {_key([*path, unknown])}: unknown key with the value {_shown(found[unknown])}; "
+        f"known keys: {', '.join(known)}.",
         advice=_did_you_mean(unknown, known),
     )
 
@@ -111,7 +110,7 @@ def _key(path: Sequence[str | int]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As in the file, shortened."""
+    """As in the file, but shortened."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -128,7 +127,7 @@ def _did_you_mean(given: str, known: Sequence[str]) -> str:
 
 
 def _kind(struct: type, path: Sequence[str | int]) -> Any:
-    """What `struct` says about the value at `path`: one of msgspec's descriptions of types."""
+    """Return msgspec's description of the type that `struct` has at `path`."""
     kind = _description(struct)
     for part in path:
         if isinstance(part, int):
@@ -150,7 +149,7 @@ def _keys(kind: Any) -> list[str]:
 
 
 def _allowed(kind: Any) -> str:
-    """One of msgspec's descriptions of types, in words."""
+    """Put one of msgspec's descriptions of types into words."""
     from msgspec import inspect
 
     match kind:
@@ -159,13 +158,13 @@ def _allowed(kind: Any) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType(ge=int(least)):
-            return f"an integer, {least} or more"
+            return f"an integer ≥ {least}"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(_shown, values))}"
         case inspect.VarTupleType(item_type=item):
             return f"a list; each item: {_allowed(item)}"
         case inspect.StructType():
-            return f"an object with keys among {', '.join(_keys(kind))}"
+            return f"an object with the keys {', '.join(_keys(kind))}"
         case inspect.UnionType(types=types):
             return ", or ".join(map(_allowed, types))
         case inspect.NoneType():

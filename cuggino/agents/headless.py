@@ -31,10 +31,10 @@ from cuggino.agents.agent import (
 from cuggino.agents.exit_report import stderr_beside
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import Event, PingEvent, Send, ToolCall, ToolResult
+from cuggino.files import write_atomic
 from cuggino.markers import MarkerParser
 from cuggino.process.children import Child, Children, Command
 from cuggino.process.follow import Follower, LineSplitter
-from cuggino.project import write_whole
 
 LAST_WORDS = 1.0
 """Seconds in which what a stopped agent has still printed is read and sent."""
@@ -81,7 +81,7 @@ class HeadlessAgent:
         try:
             try:
                 for path, text in launch.files.items():
-                    write_whole(path, text)
+                    write_atomic(path, text)
                 async with self._children.start(command) as child:
                     await output.until(child.gone, stream.read)
                     status = await child.wait()

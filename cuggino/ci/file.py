@@ -9,8 +9,9 @@ from pathlib import Path
 
 from cuggino.ci.state import State, parse, render
 from cuggino.errors import StorageError
+from cuggino.files import write_atomic
 from cuggino.git.run import SAFE, git_output
-from cuggino.project import Project, write_whole
+from cuggino.project import Project
 
 FOLDER = "tmp"
 
@@ -43,7 +44,7 @@ class StateFile:
             self.path.parent.mkdir(exist_ok=True)
         except OSError as error:
             raise StorageError(f"{self.path.parent} cannot be made: {error.strerror}.") from error
-        write_whole(self.path, render(state))
+        write_atomic(self.path, render(state))
         self._last = state
         return state
 

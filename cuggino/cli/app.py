@@ -8,35 +8,37 @@ from cyclopts import App
 
 from cuggino import __version__
 
+DOCS_URL = "https://github.com/cuggino/cuggino"
+
 _COMMANDS = {
-    "setup": "Answer a few questions, and have .cuggino.json.",
-    "plan": "Talk with an agent about what to build: specs and backlog items, never code.",
+    "setup": "Answer a few questions to create .cuggino.json.",
+    "plan": "Discuss with an agent what to build: specs and backlog items, never code.",
     "run": "Plan, implement and review one focus until the code matches the specs.",
-    "watch": "Work through the backlog, item by item or several at a time, and wait for more.",
-    "spawn": "Hand one task to an agent in a sandbox, and bring its work home.",
+    "watch": "Work through the backlog, one item or several at a time, and wait for more.",
+    "spawn": "Hand one task to an agent in a sandbox, and integrate its work.",
     "ci": "Watch a pull request until it is green, merged or closed.",
-    "status": "Show what is going on here, and what is to be done.",
-    "log": "List past sessions, or show one again.",
-    "backlog": "List, show and add what is to be done.",
+    "status": "Show what is running here, and what is left to do.",
+    "log": "List past sessions, or replay one.",
+    "backlog": "List, show and add backlog items.",
     "issues": "List, show and resolve spec issues.",
-    "tbd": "List, show and resolve the findings of audits.",
-    "doctor": "Look at everything that must be there to work, and say what mends it.",
-    "demo": "Work off a small sample project: no key, no network, no cost.",
-    "schema": "Print a JSON Schema of the configuration, or of the events.",
+    "tbd": "List, show and resolve findings of audits.",
+    "doctor": "Check everything that cuggino needs, and say how to fix what is missing.",
+    "demo": "Work through a small sample project: no key, no network, no cost.",
+    "schema": "Print a JSON Schema of the configuration or of the events.",
 }
-"""Name → what stands in the list of commands. The module of that name in this package has the function."""
+"""Name → summary in the list of commands. The module with that name in this package has the function."""
 
 
 def app_for(arguments: Sequence[str]) -> App:
-    """The application, for one call. The command that is called is shown with its own, longer help."""
+    """Return the application for one call. The called command is shown with its own, longer help."""
     app = App(
         name="cuggino",
-        help="Turns specifications into reviewed commits: coding agents plan, implement and review until the code "
-        "matches the specs.",
+        help="Turn specifications into reviewed commits: one agent plans, one implements, one reviews, until the code "
+        "matches your specs.",
         version=__version__,
-        help_epilogue="`cuggino COMMAND --help` says more. Exit codes: 0 done, 1 failed, 2 wrong arguments or "
-        "configuration, 4 a spec issue, 5 a limit, 130 interrupted. With -v an error shows where in the program "
-        "it came from.",
+        help_epilogue="Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 4 a spec issue, 5 a limit, "
+        "130 interrupted. Use -v to print tracebacks.\n\n"
+        f"Help on a command: cuggino COMMAND --help. Documentation: {DOCS_URL}",
     )
     for place, (name, summary) in enumerate(_COMMANDS.items()):
         own_help = None if name in arguments[:1] else summary

@@ -27,7 +27,7 @@ from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.github import GitHub, is_logged_in
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 
 ci = App(
@@ -111,7 +111,9 @@ async def watch(
 
     project.prepare()
     beside = project.state_dir / f"ci-{number}.lock"
-    return await in_foreground(project, "ci watch", work, as_json=json, beside=beside, last_words=lambda _: ())
+    return await in_foreground(
+        project, Invocation(name="cuggino ci watch", json=json, lock=beside), work, last_words=lambda _: ()
+    )
 
 
 @ci.command

@@ -1,4 +1,4 @@
-"""Shell completion: installing it, and what it offers that only the project knows."""
+"""Shell completion: installing it, and the suggestions that depend on the project."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 _NEXT = {
     "bash": "Start a new shell, or: source ~/.bashrc",
     "zsh": "Start a new shell: exec zsh. Your ~/.zshrc must call compinit, as most do.",
-    "fish": "It is there in the next shell.",
+    "fish": "Start a new shell: exec fish.",
 }
 
 
 def install(shell: Literal["bash", "zsh", "fish"] | None = None) -> int:
     """Install shell completion for cuggino.
 
-    Writes a script to your home, and a line that loads it into ~/.bashrc or ~/.zshrc. Do it again after an update.
+    Writes a script to your home directory, and a line to ~/.bashrc or ~/.zshrc that loads it. Run it again after an
+    update.
 
     Example: cuggino --install-completion zsh
 
     Parameters
     ----------
     shell
-        Your shell; without it, the one that runs this.
+        Your shell; by default, the one that runs this command.
     """
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
@@ -39,9 +40,9 @@ def install(shell: Literal["bash", "zsh", "fish"] | None = None) -> int:
     try:
         found = shell or detect_shell()
     except ShellDetectionError as error:
-        raise UsageError("It cannot be told which shell this is.", advice="Name it: bash, zsh or fish.") from error
+        raise UsageError("The shell was not recognized.", advice="Name it: bash, zsh or fish.") from error
     if found not in _NEXT:
-        raise UsageError(f"There is no completion for {found}.", advice="Name another shell: bash, zsh or fish.")
+        raise UsageError(f"{found} is not supported.", advice="Name another shell: bash, zsh or fish.")
     try:
         path = app_for(()).install_completion(shell=found)
     except OSError as error:
@@ -50,11 +51,11 @@ def install(shell: Literal["bash", "zsh", "fish"] | None = None) -> int:
     return 0
 
 
-# ---- what is offered: looked up while a person waits, so nothing here may fail, or make a folder --------------
+# ---- suggestions: looked up while a person types, so they must not fail or create anything ---------------------
 
 
 def names_in(folder: Callable[[Project], Path]) -> Callable[[CompletionContext], list[str]]:
-    """Offers the names of the items in a folder of the project."""
+    """Return a completer for the names of the items in a directory of the project."""
 
     def names(_context: CompletionContext) -> list[str]:
         from cuggino.items import is_item_name
@@ -68,7 +69,7 @@ def names_in(folder: Callable[[Project], Path]) -> Callable[[CompletionContext],
 
 
 def sessions(_context: CompletionContext) -> list[tuple[str, str]]:
-    """The ids of the sessions that can be gone on with, newest first, each with its focus."""
+    """Return the IDs of the unfinished sessions, latest first, each with its focus."""
     from cuggino.loop.session import all_sessions
 
     with contextlib.suppress(OSError, CugginoError):

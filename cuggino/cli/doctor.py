@@ -1,4 +1,4 @@
-"""`cuggino doctor`: what is missing on this machine."""
+"""`cuggino doctor`: what is missing on this machine and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from cuggino.project import Project
 
 
 async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
-    """Look at everything that must be there to work, and say what mends it.
+    """Check everything that cuggino needs, and say how to fix what is missing.
 
-    Python, git, the configured agents and their logins, the configuration, the folder, file watching, processes.
-    Changes nothing, asks nobody on the network, and takes two seconds at most. Ends with 1 if anything failed.
+    Python, git, the configured agents and their logins, the configuration, the project's directory, file watching,
+    processes. Changes nothing, does not use the network, and takes up to two seconds. Exits with 1 if a check failed.
 
     Example: cuggino doctor
 
     Parameters
     ----------
     json
-        One JSON object on stdout: `healthy`, and `findings` with name, level, text and mend.
+        Print one JSON object: `healthy`, and `findings` with name, level, text and fix.
     """
     report = await examine(Project.find(Path.cwd()), os.environ)
     if json:

@@ -1,6 +1,6 @@
-"""What the commands for the three folders have in common: where the folder is, and how its entries are printed."""
+"""What the commands for backlog, spec issues and findings share."""
 
-# No postponed annotations: a command's parameters name what is known here only.
+# No postponed annotations: a command's parameters name what is known only here.
 
 import shutil
 import sys
@@ -11,73 +11,81 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from cuggino.cli.completion import names_in
-from cuggino.inbox.folder import entries, find, read, resolve
+from cuggino.inbox.folder import delete, entries, find, read
 from cuggino.inbox.listing import json_lines, table
 from cuggino.output.text import visible, visible_name
 from cuggino.project import Project
 
 PLAIN_COLUMNS = 120
-"""The width where there is no terminal and COLUMNS does not tell one."""
+"""The width without a terminal, if COLUMNS is not set."""
 
 Folder = Callable[[Project], Path]
 
 
-def add_list_and_show(app: App, folder: Folder, what: str, whats: str) -> None:
-    """The commands `list` and `show`. `what` is what an entry is called, `whats` several."""
+def add_list_and_show(app: App, folder: Folder, kind: str) -> None:
+    """Add the commands `list` and `show` for the entries of `folder`; `kind` is what one of them is called."""
+    name_parameter = _name_parameter(folder)
 
     def list_(
-        *, json: Annotated[bool, Parameter(negative="", show_default=False, help="An object a line on stdout.")] = False
+        *,
+        json: Annotated[
+            bool, Parameter(negative="", show_default=False, help="Print one JSON object per line.")
+        ] = False,
     ) -> int:
         project = Project.find(Path.cwd())
-        there = entries(folder(project))
+        found = entries(folder(project))
         if json:
-            say(json_lines(there))
-        elif there:
-            say(table(there, shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns))
+            print_lines(json_lines(found))
+        elif found:
+            print_lines(table(found, shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns))
         else:
-            remark(f"There are no {whats} in {folder(project)}{_for_want_of_a_project(project)}.")
+            is_project = project.config_file.exists() or project.state_dir.exists()
+            hint = "" if is_project else " (not inside a project)"
+            print_remark(f"There are no {kind}s in {folder(project)}{hint}.")
         return 0
 
-    name_of_one = Parameter(help="Its name, or how that begins.", completer=names_in(folder))
-
-    def show(name: Annotated[str, name_of_one], /) -> int:
-        say([visible(read(find(folder(Project.find(Path.cwd())), name, what=what)).removesuffix("\n"))])
+    def show(name: Annotated[str, name_parameter], /) -> int:
+        entry = find(folder(Project.find(Path.cwd())), name, kind, list_command=_list_command(app))
+        print_lines([visible(read(entry)).removesuffix("\n")])
         return 0
 
-    app.command(list_, name="list", help=f"List the {whats}, each with its first line.")
-    app.command(show, name="show", help=f"Print a {what}. What a terminal would obey is made visible.")
+    app.command(list_, name="list", help=f"List the {kind}s, each with its first line.")
+    app.command(show, name="show", help=f"Print a {kind}. Control characters are escaped.")
 
 
-def add_resolve(app: App, folder: Folder, what: str) -> None:
-    """The command `resolve`."""
+def add_resolve(app: App, folder: Folder, kind: str) -> None:
+    """Add the command `resolve`, which deletes an entry."""
+    name_parameter = _name_parameter(folder)
 
-    name_of_one = Parameter(help="Its name, or how that begins.", completer=names_in(folder))
-
-    def resolve_(name: Annotated[str, name_of_one], /) -> int:
-        entry = find(folder(Project.find(Path.cwd())), name, what=what)
-        resolve(entry)
-        say([f"Deleted {shown(entry.path)}: {visible_name(entry.title)}"])
+    def resolve(name: Annotated[str, name_parameter], /) -> int:
+        entry = find(folder(Project.find(Path.cwd())), name, kind, list_command=_list_command(app))
+        delete(entry)
+        print_lines([f"Deleted {relative(entry.path)}: {visible_name(entry.title)}"])
         return 0
 
-    app.command(resolve_, name="resolve", help=f"Delete a {what} that is dealt with.")
+    app.command(resolve, name="resolve", help=f"Delete a {kind} that you have dealt with.")
 
 
-def shown(path: Path) -> str:
-    """A path as one would type it here."""
+def _name_parameter(folder: Folder) -> Parameter:
+    return Parameter(help="Its name, or the beginning of its name.", completer=names_in(folder))
+
+
+def _list_command(app: App) -> str:
+    return f"cuggino {app.name[0]} list"
+
+
+def relative(path: Path) -> str:
+    """Return a path as one would type it in the current directory."""
     here = Path.cwd()
     return visible_name(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
-def say(lines: Sequence[str]) -> None:
-    """Print the result. UTF-8 whatever the locale says, as all that cuggino prints."""
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines to stdout, as UTF-8 whatever the locale is."""
     sys.stdout.flush()
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
 
 
-def remark(text: str) -> None:
-    """Something on the side, that no script should take for a result."""
+def print_remark(text: str) -> None:
+    """Print a line to stderr, where scripts do not take it for a result."""
     print(f"cuggino: {text}", file=sys.stderr)
-
-
-def _for_want_of_a_project(project: Project) -> str:
-    return "" if project.config_file.exists() or project.state_dir.exists() else " (no project here or above)"

@@ -1,4 +1,4 @@
-"""`cuggino issues`: what an agent could not go on with, because the specs did not say."""
+"""`cuggino issues`: questions that the specs do not answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cuggino.cli.inbox import add_list_and_show, add_resolve
 
 issues = App(
     name="issues",
-    help="The spec issues in `.cuggino/spec-issues/`. As long as there are any, a watch waits.\n\n"
-    "Change the specs first, then resolve the issue: with the last one the work goes on.\n\n"
+    help="Manage the spec issues in `.cuggino/spec-issues/`. A watch waits while there are any.\n\n"
+    "Change the specs first, then resolve the issue: after the last one, work continues.\n\n"
     "Example: cuggino issues show 0199",
 )
-add_list_and_show(issues, lambda project: project.spec_issues, "spec issue", "spec issues")
+add_list_and_show(issues, lambda project: project.spec_issues, "spec issue")
 add_resolve(issues, lambda project: project.spec_issues, "spec issue")

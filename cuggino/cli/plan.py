@@ -1,4 +1,4 @@
-"""`cuggino plan`, and `cuggino` alone: plan together with an agent."""
+"""`cuggino plan`, and `cuggino` alone: plan with an agent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cuggino.project import Project
 
 
 async def plan() -> int:
-    """Talk with an agent about what to build: it writes specs and backlog items, never code.
+    """Discuss with an agent what to build: it writes specs and backlog items, never code.
 
-    Starts the agent of `.cuggino.json` in this terminal, told to be a project manager. It goes through spec issues
-    and findings with you first. A watch may be running meanwhile. The exit code is the agent's.
+    Starts the agent of `.cuggino.json` in this terminal, as a project manager. It first goes through spec issues and
+    findings with you. A watch may run meanwhile. The exit code is the agent's.
 
     Example: cuggino plan
     """

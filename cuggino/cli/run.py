@@ -12,7 +12,7 @@ from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session, find_session
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 
 
@@ -25,26 +25,28 @@ async def run(
 ) -> int:
     """Plan, implement and review one focus until the code matches the specs.
 
-    Agents work in the project's own working tree, with permissions skipped. Settings come from
-    `.cuggino.json`. Ctrl+C stops the agent and keeps the session: `--resume` goes on with it.
+    Agents work in the project's own working tree, without asking for permissions. Settings come from `.cuggino.json`.
+    Ctrl+C stops the agent and keeps the session, which `--resume` continues.
 
     Example: cuggino run --focus "the CSV export, see .specs/export.md"
 
     Parameters
     ----------
     focus
-        What to work on, in words; `@path` has the agents read that file.
+        What to work on; agents read a file that is given as `@path`.
     review
-        A file with your own code review, for the first planner.
+        File with your own code review, for the first planner.
     resume
-        Go on with an interrupted or failed session: the newest, or the one whose ID begins so.
+        Resume an interrupted or failed session: the latest, or the one whose ID starts with this.
     json
-        One event a line on stdout, as in the log, and nothing else.
+        Print events as JSON lines, as in the log, and nothing else.
     """
     if resume not in (None, False) and (focus is not None or review is not None):
-        raise UsageError("--resume goes on with a session's own focus.", advice="Leave --focus and --review out.")
+        raise UsageError(
+            "--resume cannot be combined with --focus or --review.", advice="The session has its own focus."
+        )
     if resume in (None, False) and not (focus or "").strip():
-        raise UsageError("There is no focus.", advice='Say what to work on: cuggino run --focus "…"')
+        raise UsageError("The focus is missing.", advice='Say what to work on: cuggino run --focus "…"')
     words = _read(review) if review is not None else None
     project = Project.find(Path.cwd())
 
@@ -53,7 +55,7 @@ async def run(
             return await runtime.run(find_session(project, resume if isinstance(resume, str) and resume else None))
         return await runtime.run(Session.create(project, focus or "", review=words))
 
-    return await in_foreground(project, "run", work, as_json=json)
+    return await in_foreground(project, Invocation(name="cuggino run", json=json), work)
 
 
 def _read(review: Path) -> str:

@@ -9,14 +9,14 @@ from cuggino.schema import config_schema, events_schema
 
 
 def schema(kind: Literal["config", "events"] = "config", /) -> int:
-    """Print the JSON Schema of `.cuggino.json`, or of a line of the log and of `--json`.
+    """Print the JSON Schema of `.cuggino.json`, or of the events in logs and of `--json`.
 
     Example: cuggino schema > cuggino.schema.json
 
     Parameters
     ----------
     kind
-        What to describe.
+        `config` or `events`.
     """
     print(json.dumps(config_schema() if kind == "config" else events_schema(), indent=2))
     return 0

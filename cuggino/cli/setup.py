@@ -1,4 +1,4 @@
-"""`cuggino setup`: answers a few questions, and a project is there."""
+"""`cuggino setup`: a project from the answers to a few questions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ def setup(
     yes: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     assignments: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
 ) -> int:
-    """Write `.cuggino.json` and make the folders of a project, and nothing else.
+    """Write `.cuggino.json` and create the directories of a project, and nothing else.
 
-    Asks for every setting, with its current value to keep, and writes when all are answered. A project is the
-    nearest folder upward with a `.cuggino.json`, else the current folder becomes one. A file that is broken is
-    shown with its errors and kept, its name ending in `.bak`; what is right in it stays.
+    Asks for every setting, with its current value as the default, and writes after the last answer. The project is the
+    nearest parent directory with a `.cuggino.json`, or else the current directory. If the file has errors, it is kept
+    with the suffix `.bak`, and its correct settings stay.
 
     Example: cuggino setup --set commit=true --set limits.maxCostUsd=5
 
     Parameters
     ----------
     yes
-        Ask nothing: keep what is set, and the defaults.
+        Ask nothing: keep all settings and defaults.
     assignments
-        Ask nothing and set this, as `key=value`; may be repeated. The value is JSON, else a text; null goes back to
+        Setting as `key=value`, without questions; may be repeated. The value is JSON, or else a string; null restores
         the default.
     """
     asks = not yes and not assignments
     if asks and not _is_terminal():
         raise UsageError(
-            "There is no terminal to ask on.",
-            advice="Take defaults with --yes, or set what you want: cuggino setup --set commit=true",
+            "`cuggino setup` needs a terminal: stdin and stdout must be one.",
+            advice="Accept the defaults with --yes, or name settings: cuggino setup --set commit=true",
         )
     try:
         set_up(Project.find(Path.cwd()), assignments or (), _ask if asks else None, print)
@@ -55,8 +55,8 @@ def _is_terminal() -> bool:
 
 
 def _ask(prompt: str) -> str:
-    """A line from the terminal. Blocks the event loop: nothing else runs, and Ctrl+C reaches no other thread."""
-    with contextlib.suppress(ImportError):  # a Python without it reads lines that cannot be edited
+    """Read a line from the terminal. Blocks the event loop: nothing else runs, and Ctrl+C only reaches this thread."""
+    with contextlib.suppress(ImportError):  # without it, lines cannot be edited
         import readline  # noqa: F401
     try:
         return input(prompt)
@@ -65,4 +65,4 @@ def _ask(prompt: str) -> str:
         raise
     except EOFError as error:
         print()
-        raise CugginoError("The answers ended early: nothing was written.") from error
+        raise CugginoError("The input ended early. Nothing was written.") from error

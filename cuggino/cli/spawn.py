@@ -1,4 +1,4 @@
-"""`cuggino spawn`: one task in a sandbox of its own, and what became of the tasks before."""
+"""`cuggino spawn`: one task in a sandbox of its own, and the tasks before it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cuggino.cli.inbox import PLAIN_COLUMNS, remark, say
+from cuggino.cli.inbox import PLAIN_COLUMNS, print_lines, print_remark
+from cuggino.clock import uuid7
 from cuggino.config import BackendName, Integrate, load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
-from cuggino.project import Project, uuid7
-from cuggino.runtime import Runtime
+from cuggino.project import Project
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 from cuggino.spawn import task as tasks
 from cuggino.spawn.evaluate import read_manifest
@@ -31,16 +32,16 @@ from cuggino.spawn.terminal import has_terminal
 
 spawn = App(
     name="spawn",
-    help="Hand one task to an agent in a sandbox of its own, and bring its work home.\n\n"
+    help="Hand one task to an agent in a sandbox of its own, and integrate its work.\n\n"
     "The agent works in a git worktree outside of your repository, with the permissions of a manifest; your tree, your "
-    "index and your branch stay as they are. What it was denied is allowed, if that is safe, and tried again. Then its "
-    "branch becomes a pull request, is merged, or is kept, and a report is printed. Ctrl+C stops it, its work is kept."
-    "\n\n"
-    'Example: cuggino spawn "Update the dependencies and mend what breaks"',
+    "index and your branch do not change. If it is denied something safe, that is allowed and the agent tries again. "
+    "Then its branch becomes a pull request, is merged, or is kept, and a report is printed. Ctrl+C stops the agent "
+    "and keeps its work.\n\n"
+    'Example: cuggino spawn "Update the dependencies and fix what breaks"',
 )
 
 _json = Parameter(negative="", show_default=False)
-_id = Parameter(name="ID", help="The spawn's id, or how that begins.")
+_id = Parameter(name="ID", help="The ID of the spawn, or the beginning of it.")
 
 
 @spawn.default
@@ -60,46 +61,48 @@ async def start(
     aisp: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Annotated[bool, _json] = False,
 ) -> int:
-    """Hand over a task.
+    """Start a task.
 
     Parameters
     ----------
     prompt
-        The task, in words.
+        Description of the task.
     agent
-        The agent that does it; else the configured one.
+        Agent for the task; by default, the configured one.
     model
-        Its model; else the configured one.
+        Its model; by default, the configured one.
     recovery
-        What happens after a denied permission: `moderate` allows what is safe, for a few rounds; `aggressive` for as
-        many as it takes; `interactive` asks you.
+        Reaction to a denied permission: `moderate` allows what is safe, for a few rounds; `aggressive` for any number
+        of rounds; `interactive` asks you.
     max_permission_escalations
-        Rounds of `moderate`.
+        Maximum number of rounds of `moderate`.
     idle_timeout
-        Seconds of silence, no tool running, after which the agent is stopped.
+        Maximum seconds without output from the agent; a running tool counts as activity.
     total_timeout
-        Seconds that it may take in all; half or twice as many for a task of low or high complexity.
+        Maximum seconds in all; half for a task of low complexity, twice for one of high complexity.
     base
-        The commit or branch to begin at; else HEAD.
+        Commit or branch to start from; by default, HEAD.
     integrate
-        `pr`: push and open a pull request; `merge`: merge into the base; `branch`: keep the branch. Else the configured
-        way, or `pr` where there is an origin and a gh login, or `branch`.
+        `pr`: push and open a pull request; `merge`: merge into the base; `branch`: keep the branch. By default, the
+        configured value, or else `pr` with an origin and a gh login, or else `branch`.
     manifest
-        A JSON file that says what the agent may do, instead of an evaluation by an agent.
+        JSON file with the permissions of the agent, instead of an evaluation by an agent.
     aisp
-        Have the evaluation rewrite the prompt in AISP notation.
+        Let the evaluation rewrite the prompt in AISP notation.
     json
-        One event a line on stdout, as in the log, and nothing else.
+        Print events as JSON lines, as in the log, and nothing else.
     """
     if not prompt.strip():
-        raise UsageError("There is no task.", advice='Say what is to be done: cuggino spawn "…"')
+        raise UsageError("The task is missing.", advice='Describe it: cuggino spawn "…"')
     if max_permission_escalations < 0:
-        raise UsageError(f"--max-permission-escalations {max_permission_escalations}: it must be 0 or more.")
+        raise UsageError(f"--max-permission-escalations: expected an integer ≥ 0, got {max_permission_escalations}.")
     for name, seconds in (("--idle-timeout", idle_timeout), ("--total-timeout", total_timeout)):
         if not seconds > 0:
-            raise UsageError(f"{name} {seconds:g}: it must be more than 0.")
+            raise UsageError(f"{name}: expected a number of seconds > 0, got {seconds:g}.")
     if recovery == "interactive" and not has_terminal():
-        raise UsageError("--recovery interactive needs a terminal to ask in.", advice="Choose another strategy.")
+        raise UsageError(
+            "--recovery interactive needs a terminal for its questions.", advice="Choose another strategy."
+        )
     project = Project.find(Path.cwd())
     config = load(project.config_file)
     given = None if manifest is None else _manifest(manifest)
@@ -130,37 +133,37 @@ async def retry(
     *,
     json: Annotated[bool, _json] = False,
 ) -> int:
-    """Go on with a spawn: its agent where it was stopped, or only the way home of its work.
+    """Resume a spawn: its agent where it was stopped, or only the integration of its work.
 
     Parameters
     ----------
     json
-        One event a line on stdout, as in the log, and nothing else.
+        Print events as JSON lines, as in the log, and nothing else.
     """
     project = Project.find(Path.cwd())
     record = tasks.find(project, beginning)
     if record.integrated:
-        raise UsageError(f"The spawn {record.id} is done: its work is where it was to go.")
+        raise UsageError(f"The spawn {record.id} is done: its work is integrated.")
     if record.task.recovery == "interactive" and not has_terminal():
-        raise UsageError("This spawn asks about permissions, and there is no terminal to ask in.")
+        raise UsageError("This spawn asks about permissions, which needs a terminal.")
     return await _run(project, record, None, as_json=json)
 
 
 @spawn.command(name="list")
 async def list_(*, json: Annotated[bool, _json] = False) -> int:
-    """List the spawns and where each stands.
+    """List the spawns and their state.
 
     Parameters
     ----------
     json
-        An object a line on stdout.
+        Print one JSON object per line.
     """
     project = Project.find(Path.cwd())
     lines = await listed(project, as_json=json, width=shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns)
     if lines or json:
-        say(lines)
+        print_lines(lines)
     else:
-        remark(f"There are no spawns in {project.spawns}.")
+        print_remark(f"There are no spawns in {project.spawns}.")
     return 0
 
 
@@ -172,10 +175,10 @@ def show(beginning: Annotated[str, _id], /) -> int:
     report = SpawnFiles(project, record.id).report
     if not report.exists():
         raise UsageError(
-            f"The spawn {record.id} has no report: it is running, or it died.",
+            f"The spawn {record.id} has no report: it is running, or it crashed.",
             advice=f"To resume it: cuggino spawn retry {record.id}",
         )
-    say([visible(report.read_text(errors="replace")).removesuffix("\n")])
+    print_lines([visible(report.read_text(errors="replace")).removesuffix("\n")])
     return 0
 
 
@@ -188,17 +191,17 @@ async def clean(
 ) -> int:
     """Remove sandboxes that are not needed any more.
 
-    What is not committed, or neither pushed nor merged, is refused.
+    Sandboxes with work that is not committed, or neither pushed nor merged, are kept.
 
     Parameters
     ----------
     force
-        Remove it all the same: the work in it is lost.
+        Remove them anyway: their work is lost.
     """
     project = Project.find(Path.cwd())
     chosen = None if beginning is None else found(await entries(project), beginning).id
     lines, code = await clean_up(project, chosen, force=force)
-    say(lines)
+    print_lines(lines)
     return code
 
 
@@ -217,7 +220,9 @@ async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | N
     def last_words(_page: Page) -> list[str]:
         return ["", *visible(started[0].text).removesuffix("\n").split("\n")] if started else []
 
-    return await in_foreground(project, "spawn", work, as_json=as_json, beside=files.lock, last_words=last_words)
+    return await in_foreground(
+        project, Invocation(name="cuggino spawn", json=as_json, lock=files.lock), work, last_words=last_words
+    )
 
 
 def _manifest(path: Path) -> SandboxManifest:

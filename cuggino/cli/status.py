@@ -1,4 +1,4 @@
-"""`cuggino status`: what is going on."""
+"""`cuggino status`: what is running, and what is left to do."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cuggino.project import Project
 
 
 async def status(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
-    """Show what is going on here: what runs, on what, since when, at what cost; and what is to be done.
+    """Show what is running here, on what, since when and at what cost; and what is left to do.
 
-    Only reads: it works while a watch runs, and in a folder where cuggino never ran.
+    It only reads, so it works while a watch runs, and in a directory where cuggino never ran.
 
     Example: cuggino status --json
 
     Parameters
     ----------
     json
-        One JSON object on stdout: the same for programs.
+        Print one JSON object.
     """
     found = gather(Project.find(Path.cwd()))
     with open_display(as_json=json, live=False) as display:

@@ -1,4 +1,4 @@
-"""`cuggino tbd`: what an audit came upon, and only a person can decide."""
+"""`cuggino tbd`: findings of audits that only a person can decide."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cuggino.cli.inbox import add_list_and_show, add_resolve
 
 tbd = App(
     name="tbd",
-    help="The findings of audits in `.cuggino/tbd/`, which a person must judge. They hold nothing up.\n\n"
-    "A decision belongs into the specs or the backlog; then resolve the finding.\n\n"
+    help="Manage the findings of audits in `.cuggino/tbd/`, which only you can judge. They do not block work.\n\n"
+    "Put your decision into the specs or the backlog, then resolve the finding.\n\n"
     "Example: cuggino tbd show 0199",
 )
-add_list_and_show(tbd, lambda project: project.tbd, "finding", "findings")
+add_list_and_show(tbd, lambda project: project.tbd, "finding")
 add_resolve(tbd, lambda project: project.tbd, "finding")

@@ -1,4 +1,4 @@
-"""`cuggino watch`: the loop over the backlog, for ever."""
+"""`cuggino watch`: work through the backlog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.project import Project
-from cuggino.runtime import Runtime
+from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.places import open_place
@@ -27,27 +27,28 @@ async def watch(
 ) -> int:
     """Work through the backlog, and wait for more.
 
-    Items are the files in `.cuggino/backlog/`, done in the order of their names; a finished one moves to
-    `.cuggino/archive/`. A spec issue stops the work until a person has cleared it. Ctrl+C lets the running item
-    finish; once more interrupts it, and a later watch goes on with it; a third time kills what is left.
+    Items are the files in `.cuggino/backlog/`, in the order of their names; finished ones move to `.cuggino/archive/`.
+    A spec issue stops the work until you have resolved it. The first Ctrl+C lets the running item finish, the second
+    interrupts it (a later watch resumes it), the third kills all processes.
 
     Example: cuggino watch --until-idle
 
     Parameters
     ----------
     validate_every
-        Run `validateCommand` (or `checkCommand`) after so many finished items.
+        Number of finished items after which `validateCommand` (or `checkCommand`) runs.
     until_idle
-        End when nothing is ready, instead of waiting: 0; 4 with spec issues open; 1 with items set aside.
+        Exit instead of waiting when nothing is ready: with 4 if there are spec issues, with 1 if items are set aside,
+        or else with 0.
     jobs
-        Items that are worked on at a time. With more than 1 each is done in a sandbox of its own and then merged.
+        Number of items to work on at a time; if more than 1, each in a sandbox of its own that is then merged.
     json
-        One event a line on stdout, as in the log, and nothing else.
+        Print events as JSON lines, as in the log, and nothing else.
     """
     if validate_every < 1:
-        raise UsageError(f"--validate-every {validate_every}: it must be 1 or more.")
+        raise UsageError(f"--validate-every: expected an integer ≥ 1, got {validate_every}.")
     if jobs < 1:
-        raise UsageError(f"--jobs {jobs}: it must be 1 or more.")
+        raise UsageError(f"--jobs: expected an integer ≥ 1, got {jobs}.")
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:
         options = WatchOptions(
@@ -60,4 +61,4 @@ async def watch(
         place = open_place(jobs, runtime.sandboxes, intervals)
         return await run_watch(runtime.context, shutdown, runtime.sender, place, options)
 
-    return await in_foreground(Project.find(Path.cwd()), "watch", work, as_json=json, drains=True)
+    return await in_foreground(Project.find(Path.cwd()), Invocation(name="cuggino watch", json=json, drains=True), work)

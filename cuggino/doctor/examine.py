@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import trio
 
+from cuggino.clock import uuid7
 from cuggino.doctor import machine, settings
 from cuggino.doctor.agents import agent, names
 from cuggino.doctor.finding import Finding, Report, failure, report, warning
@@ -19,7 +20,7 @@ from cuggino.doctor.programs import Programs
 from cuggino.doctor.repository import repository
 from cuggino.errors import CugginoError, StorageError
 from cuggino.process.children import Children
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 
 Found: TypeAlias = Finding | list[Finding] | None
 Check: TypeAlias = Callable[[], Awaitable[Found]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuggino.config import Ci, Config
+from cuggino.config import CiSettings, Config
 from cuggino.doctor.finding import Finding, failure, ok, warning
 from cuggino.doctor.programs import Programs
 
@@ -14,7 +14,7 @@ _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE
 
 
 def wanted(config: Config) -> bool:
-    return config.ci != Ci() or config.spawn.integrate == "pr"
+    return config.ci != CiSettings() or config.spawn.integrate == "pr"
 
 
 async def github(programs: Programs) -> list[Finding]:

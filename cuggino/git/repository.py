@@ -18,10 +18,11 @@ from subprocess import CompletedProcess
 
 import trio
 
+from cuggino.clock import uuid7
 from cuggino.errors import GitError
 from cuggino.git.run import cannot_run, git_environment, git_output, refusal, run_git
 from cuggino.process.children import Children, Command
-from cuggino.project import STATE_NAME, uuid7
+from cuggino.project import STATE_NAME
 
 DEFAULT_MESSAGE = "Work done with cuggino"
 

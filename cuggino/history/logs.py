@@ -1,27 +1,28 @@
-"""A project's logs, read: which there are, what is in them, and which one still grows. Nothing is written or locked.
+"""Reading a project's logs, without locks, while they may be written.
 
-A log may be large and may be written at this moment: it is read line by line, and a torn last line is no line.
+Logs are read line by line, since they may be large, and an unfinished last line is ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from cuggino.clock import time_of
 from cuggino.errors import StorageError
 from cuggino.events import LogLine, PrintableEvent, decode_log_line
+from cuggino.files import DECODE_ERRORS
 from cuggino.lock import Owner, read_owner
-from cuggino.project import SPOILED, Project
+from cuggino.project import Project
 
-_WORDS = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
+_AGENT_OUTPUT = frozenset({"SystemMessage", "AgentMessage", "ToolCall", "ToolResult"})
 
 
-class Line(NamedTuple):
-    """A line of a log. `event` is None where it is only what an agent says and does, or not known to this version."""
+class LogRecord(NamedTuple):
+    """A line of a log. `event` is None for an agent's text and tools, and for events unknown to this version."""
 
     at: str
     session: str | None
@@ -33,7 +34,7 @@ class _Tagged(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """Enough of a line to know what it is: the long texts are passed over, not decoded."""
+    """The beginning of a line, without decoding its long texts."""
 
     at: str
     session: str | None
@@ -44,35 +45,35 @@ _decode_head = msgspec.json.Decoder(Head).decode
 
 
 def head_of(raw: bytes) -> Head | None:
-    """What a line is; None: it is torn, or nobody knows what."""
+    """Decode the head of a line; None if it is damaged."""
     try:
         return _decode_head(raw)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 
-def parse(raw: bytes) -> Line | None:
-    """A line of a log; None: it is none."""
+def parse(raw: bytes) -> LogRecord | None:
+    """Decode a line, except for an agent's text and tools; None if it is damaged."""
     head = head_of(raw)
     if head is None:
         return None
     event = None
-    if head.event.tag not in _WORDS:
+    if head.event.tag not in _AGENT_OUTPUT:
         whole = decode(raw)
         event = None if whole is None else whole.event
-    return Line(head.at, head.session, event)
+    return LogRecord(head.at, head.session, event)
 
 
 def decode(raw: bytes) -> LogLine | None:
-    """The whole of a line; None: it is torn, or its event is not known to this version."""
+    """Decode the whole line; None if it is damaged or its event is unknown to this version."""
     try:
         return decode_log_line(raw)
-    except SPOILED:
+    except DECODE_ERRORS:
         return None
 
 
-def read(path: Path) -> Iterator[Line]:
-    """The lines of a log as far as it is written, in time and memory that grow with its size and its longest line."""
+def read(path: Path) -> Iterator[LogRecord]:
+    """Yield the complete lines of a log. Takes time for its size, and memory for its longest line."""
     with path.open("rb") as log:
         for raw in log:
             if raw.endswith(b"\n") and (line := parse(raw)) is not None:
@@ -80,31 +81,22 @@ def read(path: Path) -> Iterator[Line]:
 
 
 def logs(project: Project) -> list[Path]:
-    """Oldest first."""
+    """Return the project's log files, oldest first."""
     return sorted(path for path in project.logs.glob("*.jsonl") if not path.name.startswith("."))
 
 
-def born(id: str) -> datetime | None:  # noqa: A002 - it is the id
-    """When a UUIDv7, so what it names, was made, in UTC; None: it is no UUIDv7."""
-    digits = id.replace("-", "")
-    try:
-        return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC) if digits[12:13] == "7" else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def growing(project: Project, owner: Owner | None) -> Path | None:
-    """The log that the command writes that holds the lock; None while there is none. `owner` is the lock's record."""
+    """Return the log of the command that holds the lock, or None. `owner` is the lock's record."""
     newest = logs(project)[-1:]
     if owner is None or not newest or not owner.lives():
         return None
-    began = born(newest[0].stem)
+    began = time_of(newest[0].stem)
     return newest[0] if began is not None and began >= owner.since else None
 
 
 def owner_of_lock(project: Project) -> Owner | None:
-    """The lock's record; None also where it cannot be read."""
+    """Return the lock's record, or None if it is free or cannot be read."""
     try:
         return read_owner(project)
-    except (StorageError, OSError, *SPOILED):
+    except (StorageError, OSError, *DECODE_ERRORS):
         return None

@@ -1,4 +1,4 @@
-"""What is going on and what happened, as lines for people. Pure: from a status or sessions, and a page, to lines."""
+"""The status and past sessions as lines for people. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from cuggino.history.sessions import Outcome, PastSession, first_line, seconds_between
-from cuggino.history.status import BacklogItem, OpenSession, Paper, Status
-from cuggino.history.work import Job, JobPhase, Phase, Work
+from cuggino.history.status import BacklogItem, InboxFile, OpenSession, Status
+from cuggino.history.work import CurrentWork, Job, JobPhase, Phase
 from cuggino.output.page import (
     BOLD,
     BOLD_GREEN,
@@ -23,16 +23,16 @@ from cuggino.output.page import (
 from cuggino.output.text import columns, duration, shorten, visible_name
 
 Cell: TypeAlias = tuple[str, str]
-"""A style, or none, and a text."""
+"""A style, or an empty string, and a text."""
 
 _LABEL = 12
 _GAP = 2
 _LEAST = 20
-"""Columns that a table's last cell has at least; on a page that is too narrow for it, lines wrap."""
+"""Minimum width of a table's last column; on a narrower page, lines wrap."""
 
 
 def render_status(status: Status, page: Page) -> list[str]:
-    """Who works here and on what, what there is not, what was last; then a table for each thing that there is."""
+    """Return what is running, what is empty and what was last, then a table for each list that is not empty."""
     rows = [("Project", ("", status.root)), *_holder(status)]
     if (work := status.work) is not None:
         rows += _work(work, status)
@@ -51,9 +51,9 @@ def render_status(status: Status, page: Page) -> list[str]:
         rows.append(("Last", (_OUTCOMES[last.outcome], what)))
     lines = [_labelled(label, cell, page) for label, cell in rows]
     lines += _section("Backlog", [_item(item) for item in status.backlog], page)
-    lines += _section("Spec issues", [_paper(paper, BOLD_RED) for paper in status.spec_issues], page)
-    lines += _section("Findings", [_paper(paper, BOLD_MAGENTA) for paper in status.findings], page)
-    lines += _section("To go on with", [_session(it, status) for it in status.sessions], page)
+    lines += _section("Spec issues", [_inbox_file(file, BOLD_RED) for file in status.spec_issues], page)
+    lines += _section("Findings", [_inbox_file(file, BOLD_MAGENTA) for file in status.findings], page)
+    lines += _section("Unfinished sessions", [_session(it, status) for it in status.sessions], page)
     for problem in status.problems:
         lines += page.text(BOLD_YELLOW, f"[System] {problem}")
     return lines
@@ -67,10 +67,10 @@ def _holder(status: Status) -> list[tuple[str, Cell]]:
         since = holder.since.astimezone()
         lasted = duration((status.at - holder.since).total_seconds())
         return [("Running", (BOLD_GREEN, f"{who} since {since:%Y-%m-%d %H:%M} ({lasted})"))]
-    return [("Running", (BOLD_YELLOW, f"nothing: {who} died. The next command clears up after it."))]
+    return [("Running", (BOLD_YELLOW, f"nothing: {who} crashed. The next command cleans up after it."))]
 
 
-def _work(work: Work, status: Status) -> list[tuple[str, Cell]]:
+def _work(work: CurrentWork, status: Status) -> list[tuple[str, Cell]]:
     rows = [row for job in work.jobs for row in _job(job, status)]
     if work.phase != "working":
         lasted = _ago(work.since, status.at)
@@ -101,7 +101,7 @@ def _job(job: Job, status: Status) -> list[tuple[str, Cell]]:
     if job.reason:
         now += f": {first_line(job.reason)}"
     return [
-        ("Works on", (BOLD, _about(job.focus, job.backlog_file) + (title and f": {title}"))),
+        ("Working on", (BOLD, _about(job.focus, job.backlog_file) + (title and f": {title}"))),
         ("Now", (BOLD_YELLOW if job.phase == "waiting" else "", now)),
     ]
 
@@ -109,26 +109,26 @@ def _job(job: Job, status: Status) -> list[tuple[str, Cell]]:
 _STEPS: dict[JobPhase, str] = {
     "starting": "starting",
     "planning": "planning",
-    "setup": "runs the setup command",
-    "check": "runs the check command",
+    "setup": "running the setup command",
+    "check": "running the check command",
     "implementing": "implementing",
-    "commit": "commits",
+    "commit": "committing",
     "reviewing": "reviewing",
-    "waiting": "waits",
-    "ending": "ends",
+    "waiting": "waiting",
+    "ending": "ending",
 }
 _PHASES: dict[Phase, str] = {
     "starting": "starting",
-    "working": "works",
-    "waiting-for-spec-issues": "waits for you: spec issues must be cleared in .cuggino/spec-issues/",
-    "waiting-for-items": "waits for items in .cuggino/backlog/",
+    "working": "working",
+    "waiting-for-spec-issues": "waiting for you to resolve the spec issues in .cuggino/spec-issues/",
+    "waiting-for-items": "waiting for items in .cuggino/backlog/",
     "validating": "validating",
-    "ending": "ends",
+    "ending": "ending",
 }
 _STOPPING = {
-    "drain": "what runs goes on to its end, nothing new starts",
-    "interrupt": "what still runs has 5 s to end",
-    "kill": "what is left is killed",
+    "drain": "running work continues to its end, nothing new starts",
+    "interrupt": "running agents have 5 s to exit",
+    "kill": "killing all processes",
 }
 
 
@@ -136,18 +136,18 @@ def _item(item: BacklogItem) -> Sequence[Cell]:
     state = {
         "working": (BOLD_GREEN, "working"),
         "ready": ("", "ready"),
-        "behind-spec-issue": (BOLD_YELLOW, "waits for spec issues"),
+        "behind-spec-issue": (BOLD_YELLOW, "waiting for spec issues"),
         "blocked": (RED, "blocked"),
     }[item.state]
     notes = [f"failed {_count(item.failures, 'time')}"] if item.failures else []
     if item.session is not None:
-        notes.append("begun")
+        notes.append("started")
     text = f"({', '.join(notes)}) {item.title}" if notes else item.title
     return ("", visible_name(item.name)), state, ("", item.reason or text)
 
 
-def _paper(paper: Paper, style: str) -> Sequence[Cell]:
-    return (style, visible_name(paper.name)), ("", paper.title)
+def _inbox_file(file: InboxFile, style: str) -> Sequence[Cell]:
+    return (style, visible_name(file.name)), ("", file.title)
 
 
 def _session(session: OpenSession, status: Status) -> Sequence[Cell]:
@@ -172,9 +172,9 @@ _OUTCOMES: dict[Outcome, str] = {
 
 
 def render_sessions(sessions: Sequence[PastSession], page: Page) -> list[str]:
-    """A table: which, when, how it ended, how long, what it cost, how many iterations, what about."""
+    """Return the sessions as a table."""
     if not sessions:
-        return page.paint(DIM, ["There is nothing in the logs yet."])
+        return page.paint(DIM, ["The logs are empty."])
     names = _short([session.id for session in sessions])
     head = [(DIM, word) for word in ("SESSION", "STARTED", "OUTCOME", "TIME", "COST", "ITER.", "ABOUT")]
     return _table([head, *(_past(session, names[session.id]) for session in sessions)], page)
@@ -203,8 +203,8 @@ def _outcome_words(session: PastSession) -> str:
 
 
 def _about(focus: str | None, backlog_file: str | None) -> str:
-    """What it is about, on one line. An item's file says more than the path to it, which is its focus."""
-    return visible_name(backlog_file) if backlog_file is not None else first_line(focus or "(not told)")
+    """Return the subject on one line. For an item that is the name of its file, since its focus is only a path."""
+    return visible_name(backlog_file) if backlog_file is not None else first_line(focus or "(unknown)")
 
 
 def _cost(usd: float, partial: bool, *, short: bool = False) -> str:
@@ -227,7 +227,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _short(ids: Sequence[str]) -> dict[str, str]:
-    """The beginnings of ids by which they are told apart, all of one length; with a UUIDv7's time, at least."""
+    """Return unique prefixes of IDs, all of the same length, which include at least the time of a UUIDv7."""
     length = 13
     while len({name[:length] for name in ids}) < len(set(ids)):
         length += 1
@@ -249,7 +249,7 @@ def _section(name: str, rows: Sequence[Sequence[Cell]], page: Page) -> list[str]
 
 
 def _table(rows: Iterable[Sequence[Cell]], page: Page) -> list[str]:
-    """Cells below each other; the last of a row is shortened to what is left of the width."""
+    """Return aligned rows, whose last cells are shortened to the rest of the width."""
     cells = [[(style, shorten(text, page.width)) for style, text in row] for row in rows]
     widths = [max(columns(text) for _, text in column) for column in zip(*cells, strict=True)][:-1]
     left = max(page.width - sum(widths) - _GAP * sum(1 for width in widths if width), _LEAST)

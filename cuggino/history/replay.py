@@ -1,4 +1,4 @@
-"""What happened, shown again: sessions in a list, or a session's events as they were shown live."""
+"""`cuggino log`: sessions in a list, or a session's events as they were shown live."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from cuggino.errors import SessionNotFound
+from cuggino.errors import NotFound
 from cuggino.history.logs import decode, growing, head_of, logs, owner_of_lock
 from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import choose, recall
@@ -18,11 +18,11 @@ from cuggino.project import Project
 from cuggino.signals import Shutdown, handle_signals
 
 LOOK = 0.25
-"""Seconds between two looks at whether the command that writes a log is alive."""
+"""Seconds between two checks of whether the command that writes a log is alive."""
 
 
 async def list_sessions(project: Project, *, as_json: bool) -> int:
-    """Show the sessions of all logs, newest first."""
+    """Print the sessions of all logs, latest first."""
     history = recall(logs(project))
     log = growing(project, owner_of_lock(project))
     sessions = history.sessions(None if log is None else log.stem)
@@ -34,12 +34,12 @@ async def list_sessions(project: Project, *, as_json: bool) -> int:
     return 0
 
 
-async def show_again(project: Project, beginning: str | None, *, follow: bool, as_json: bool) -> int:
-    """Show the session, or else the log, whose id begins so, or the newest log; returns the exit code.
+async def replay(project: Project, prefix: str | None, *, follow: bool, as_json: bool) -> int:
+    """Replay the session, or else the log, whose ID starts with `prefix`; None means the latest log.
 
-    With `follow` it goes on until the command that writes the log has ended, or a signal comes.
+    With `follow`, continue until the command that writes the log has ended, or a signal arrives. Return the exit code.
     """
-    session, paths = _chosen(project, beginning)
+    session, paths = _chosen(project, prefix)
     shutdown = Shutdown()
     with open_display(as_json=as_json, live=False) as display:
         async with handle_signals(shutdown):
@@ -51,23 +51,23 @@ async def show_again(project: Project, beginning: str | None, *, follow: bool, a
     return 0 if shutdown.signal is None else 128 + shutdown.signal
 
 
-def _chosen(project: Project, beginning: str | None) -> tuple[str | None, list[Path]]:
-    """A session, or None for all that is in the logs, and the logs to show, at least one."""
-    every = logs(project)
-    if beginning is None:
-        if not every:
-            raise SessionNotFound(f"There is no log in {project.logs} yet.", advice="Follow one when something runs.")
-        return None, every[-1:]
-    told = {session.id: session.logs for session in recall(every).sessions()}
-    session, log = choose(beginning, list(told), [path.stem for path in every])
-    names = told[session] if session is not None else (log,)
-    return session, [path for path in every if path.stem in names]
+def _chosen(project: Project, prefix: str | None) -> tuple[str | None, list[Path]]:
+    """Return the session (None means all) and its logs, at least one. Raise NotFound."""
+    all_logs = logs(project)
+    if prefix is None:
+        if not all_logs:
+            raise NotFound(f"{project.logs} has no log yet.", advice="Run this again while another command runs.")
+        return None, all_logs[-1:]
+    logs_of = {session.id: session.logs for session in recall(all_logs).sessions()}
+    session, log = choose(prefix, logs_of, [path.stem for path in all_logs])
+    names = logs_of[session] if session is not None else (log,)
+    return session, [path for path in all_logs if path.stem in names]
 
 
 async def _show(path: Path, session: str | None, display: Display, *, growing_in: Project | None = None) -> None:
-    """Show a log, or one session's part of it, as the hub did. In a project where it grows: until it does not.
+    """Print a log, or one session's part of it, as the hub did; with `growing_in`, as long as it grows.
 
-    An event that this version does not know is not shown to people; programs get every line as it is.
+    Programs get every line as it is; people do not see events that are unknown to this version.
     """
     lines = LineSplitter()
     gone = trio.Event()

@@ -1,17 +1,16 @@
-"""What happened: from the lines of logs to the sessions that they tell of, a fold."""
+"""Past sessions, folded from the lines of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from cuggino import events
-from cuggino.errors import SessionNotFound
-from cuggino.history.logs import Line, read
+from cuggino import events, records
+from cuggino.history.logs import LogRecord, read
 from cuggino.output.render import limit_value
 from cuggino.output.summary import Tally
 
@@ -21,10 +20,10 @@ Outcome: TypeAlias = Literal[
 
 
 class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A loop, or an audit, as the logs tell of it, over all the commands that worked on it.
+    """A loop or an audit, over all commands that worked on it.
 
-    `seconds` is from the first to the last event in each log, summed. `outcome`: `ended` is an audit's, a session
-    without an end is `running` or was `interrupted`. `why` says which limit, which spec issue, what failed.
+    `seconds` is the sum over its logs of the time from the first to the last event. `outcome` is `ended` for audits,
+    and `running` or `interrupted` for sessions without a last event. `why` names the limit, spec issue or failure.
     """
 
     id: str
@@ -45,21 +44,21 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class History:
-    """A fold over logs, oldest first: `begin` one, `add` its lines; ask for `sessions` at any time."""
+    """A fold over logs, oldest first: `begin` one, then `add` its lines. `sessions` works at any time."""
 
     def __init__(self) -> None:
         self.unreadable: list[str] = []
-        """Which logs could not be read, and why."""
+        """The logs that could not be read, each with the reason."""
         self._sessions: dict[str, _Session] = {}
         self._log = ""
         self._audit: _Session | None = None
         self._audit_begins = False
 
     def begin(self, log: str) -> None:
-        """What is added from now on comes from the log with this id."""
+        """Start with the log that has this ID."""
         self._log, self._audit, self._audit_begins = log, None, False
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogRecord) -> None:
         if line.session is None:
             self._add_watch(line.event)
             return
@@ -83,12 +82,12 @@ class History:
                 self._audit.outcome = "interrupted"
 
     def sessions(self, growing: str | None = None) -> list[PastSession]:
-        """Newest first. `growing` is the log of a command that is at work: what has no end in it goes on."""
-        return [self._sessions[name].told(growing) for name in sorted(self._sessions, reverse=True)]
+        """Return the sessions, latest first. Those without an end in the log `growing` are still running."""
+        return [self._sessions[name].summarize(growing) for name in sorted(self._sessions, reverse=True)]
 
 
 class _Session:
-    """Only counts and the last words are kept: a session's memory does not grow with its events."""
+    """Keeps only counts and the latest values: memory does not grow with the number of events."""
 
     def __init__(self, id: str, at: str) -> None:  # noqa: A002 - it is the id
         self.id = id
@@ -103,7 +102,7 @@ class _Session:
         self._logs: list[str] = []
         self._tally = Tally()
 
-    def add(self, line: Line, log: str) -> None:
+    def add(self, line: LogRecord, log: str) -> None:
         if self._logs[-1:] != [log]:
             self._seconds += seconds_between(self._began, self._last)
             self._began = line.at
@@ -122,7 +121,7 @@ class _Session:
             self._iterations = max(self._iterations, line.event.iteration)
         self._tally.add(line.event)
 
-    def told(self, growing: str | None) -> PastSession:
+    def summarize(self, growing: str | None) -> PastSession:
         seconds = self._seconds + seconds_between(self._began, self._last)
         summary = self._tally.summary(seconds=seconds)
         start = self._start
@@ -166,34 +165,29 @@ def first_line(text: str) -> str:
 
 
 def seconds_between(one: str, other: str) -> float:
-    """Between two times as logs have them; 0 if one is none, or a clock was set back."""
+    """Return the seconds between two time stamps of logs; 0 if one is invalid or the clock was set back."""
     try:
         return max((datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds(), 0.0)
     except (ValueError, TypeError):
         return 0.0
 
 
-def choose(beginning: str, sessions: Iterable[str], logs: Sequence[str]) -> tuple[str | None, str | None]:
-    """The session, or else the log, whose id begins so: one of the two. SessionNotFound says what there is.
+def choose(prefix: str, sessions: Iterable[str], logs: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the session, or else the log, whose ID starts with `prefix`: one of the two. Raise NotFound.
 
-    A session's id is looked for first: its log's begins alike, for both were made in the same minute.
+    Sessions come first: the ID of a session starts like that of its log, since both are made in the same minute.
     """
-    if session := _only(beginning, sorted(sessions), "session"):
-        return session, None
-    if log := _only(beginning, logs, "log"):
-        return None, log
-    raise SessionNotFound(f"No log tells of a session {beginning}.", advice="`cuggino log` lists those that there are.")
-
-
-def _only(beginning: str, ids: Sequence[str], what: str) -> str | None:
-    found = [name for name in ids if name.startswith(beginning.lower())]
-    if len(found) > 1:
-        raise SessionNotFound(f"More than one {what} begins with {beginning}.", advice="\n".join(found[-10:]))
-    return found[0] if found else None
+    prefix = prefix.lower()
+    by_id = {id: id for id in sorted(sessions)}  # noqa: A001 - it is the id
+    if not any(id.startswith(prefix) for id in by_id):  # noqa: A001
+        logs = [log for log in logs if prefix and log.startswith(prefix)]
+        if logs:
+            return None, records.find(prefix, {log: log for log in logs}, "log", list_command="ls .cuggino/logs")
+    return records.find(prefix, by_id, "session", list_command="cuggino log"), None
 
 
 def recall(logs: Iterable[Path]) -> History:
-    """What these logs tell, oldest first. One that was removed meanwhile is passed over."""
+    """Fold these logs, oldest first, without those that were deleted meanwhile."""
     history = History()
     for path in logs:
         history.begin(path.stem)

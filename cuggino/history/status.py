@@ -1,10 +1,11 @@
-"""What is going on in a project, found out from its files alone: nothing is made, written or locked.
+"""The status of a project, from its files alone: nothing is created, written or locked.
 
-All of them may change or vanish while they are read, and any may be spoiled: that is told in `problems`.
+Files may change or disappear while they are read, and any may be damaged: `problems` says so.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,23 +13,26 @@ from typing import Literal
 
 import msgspec
 
+from cuggino import records
 from cuggino.backlog import Unusable, read_item
+from cuggino.clock import time_of
 from cuggino.errors import StorageError
-from cuggino.history.logs import born, growing, logs, read
+from cuggino.files import DECODE_ERRORS
+from cuggino.history.logs import growing, logs, read
 from cuggino.history.sessions import PastSession, recall
-from cuggino.history.work import LOOP_PHASES, Following, Job, JobPhase, Work
-from cuggino.inbox.folder import Entry, entries
+from cuggino.history.work import LOOP_PHASES, CurrentWork, Job, JobPhase, SessionFollower
+from cuggino.inbox.folder import InboxEntry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
-from cuggino.loop.session import SessionState, load_session
+from cuggino.loop.session import SessionState, state_files
 from cuggino.output.summary import Tally
-from cuggino.project import SPOILED, Project
-from cuggino.sandbox import records
+from cuggino.project import Project
+from cuggino.sandbox.records import load_all as all_sandboxes
 from cuggino.watch.ledger import LedgerState
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whose name is in the lock. One that does not live was killed: the next command clears up after it."""
+    """Who holds the lock. If it is not alive, it was killed, and the next command cleans up after it."""
 
     pid: int
     command: str
@@ -36,17 +40,15 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lives: bool
 
 
-class Paper(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A spec issue or a finding: its file's name and its first line."""
+class InboxFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A spec issue or a finding: the name of its file and its first line."""
 
     name: str
     title: str
 
 
 class BacklogItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An item. `reason` says why it is blocked, `failures` how often the loop failed on this content,
-    `session` which one would be gone on with.
-    """
+    """An item: why it is blocked, how often the loop failed on this content, and the session that would be resumed."""
 
     name: str
     title: str
@@ -57,7 +59,7 @@ class BacklogItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session that can be gone on with. `cost_usd` and `seconds` are the whole session's."""
+    """A session that can be resumed. `cost_usd` and `seconds` are those of the whole session."""
 
     id: str
     started: datetime | None
@@ -70,44 +72,46 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What `cuggino status --json` prints. `at` is when it was looked at, `work` what the living holder does,
-    `last` the newest session that is over or interrupted, as the newest log that has one tells of it.
+    """What `cuggino status --json` prints.
+
+    `at` is the time of the status, `work` what the living holder is doing, `last` the latest session that has ended or
+    was interrupted, according to the latest log that has one.
     """
 
     at: datetime
     root: str
     holder: Holder | None
-    work: Work | None
+    work: CurrentWork | None
     backlog: tuple[BacklogItem, ...]
-    spec_issues: tuple[Paper, ...]
-    findings: tuple[Paper, ...]
+    spec_issues: tuple[InboxFile, ...]
+    findings: tuple[InboxFile, ...]
     sessions: tuple[OpenSession, ...]
     last: PastSession | None
     problems: tuple[str, ...]
 
 
 def gather(project: Project, now: datetime | None = None) -> Status:
-    """Look at everything once. Raises nothing for what the files hold."""
+    """Read everything once. Never raises, whatever the files hold."""
     problems: list[str] = []
     owner = _owner(project, problems)
     states = list(_states(project, problems))
-    apart = [state for place in _sandboxes(project) for state in _states(place, problems)]
+    in_sandboxes = [state for place in _sandboxes(project) for state in _states(place, problems)]
     log = growing(project, owner)
     work = None
     if owner is not None and owner.lives():
-        work = _work(owner, log, [*states, *apart], problems)
+        work = _work(owner, log, [*states, *in_sandboxes], problems)
     at_work = set() if work is None else {job.session for job in work.jobs}
     unfinished = [state for state in states if state.ended is None and state.id not in at_work]
-    begun = [*unfinished, *(state for state in apart if state.ended is None and state.id not in at_work)]
-    issues = _papers(project.spec_issues, problems)
+    started = [*unfinished, *(state for state in in_sandboxes if state.ended is None and state.id not in at_work)]
+    issues = _inbox_files(project.spec_issues, problems)
     return Status(
         at=now or datetime.now(UTC).replace(microsecond=0),
-        root=_spelled_out(str(project.root)),
+        root=_escape(str(project.root)),
         holder=None if owner is None else _holder(owner),
         work=work,
-        backlog=tuple(_backlog(project, work, bool(issues), begun, problems)),
+        backlog=tuple(_backlog(project, work, bool(issues), started, problems)),
         spec_issues=issues,
-        findings=_papers(project.tbd, problems),
+        findings=_inbox_files(project.tbd, problems),
         sessions=tuple(_open_session(state) for state in unfinished),
         last=_last(project, log, at_work, problems),
         problems=tuple(problems),
@@ -120,8 +124,8 @@ def gather(project: Project, now: datetime | None = None) -> Status:
 def _owner(project: Project, problems: list[str]) -> Owner | None:
     try:
         return read_owner(project)
-    except (StorageError, OSError, *SPOILED) as error:
-        problems.append(f"Whether something runs here is not known: {project.lock_file} cannot be read: {error}")
+    except (StorageError, OSError, *DECODE_ERRORS) as error:
+        problems.append(f"Unknown whether a command runs here: {project.lock_file} cannot be read: {error}")
         return None
 
 
@@ -129,10 +133,10 @@ def _holder(owner: Owner) -> Holder:
     return Holder(pid=owner.pid, command=owner.command, since=owner.since, lives=owner.lives())
 
 
-def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: list[str]) -> Work:
-    """What the log of the living command tells, and, more exactly between two events, its session's state."""
-    begin = Work(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
-    following = Following(begin)
+def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: list[str]) -> CurrentWork:
+    """Combine the log of the living command with its sessions' states, which are more exact between two events."""
+    begin = CurrentWork(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
+    following = SessionFollower(begin)
     tally = Tally()
     if log is not None:
         try:
@@ -166,20 +170,18 @@ _PHASES: dict[Step, JobPhase] = {
 
 
 def _states(project: Project, problems: list[str]) -> Iterator[SessionState]:
-    """What can be read of the sessions' states, oldest first."""
-    for path in sorted(project.wip.glob("*.json")):
-        if path.name.startswith("."):
-            continue
+    """Yield the states of the sessions that can be read, oldest first."""
+    for path in state_files(project):
         try:
-            yield load_session(project, path).state
-        except (StorageError, *SPOILED) as error:
-            if path.exists():
-                problems.append(f"A session is passed over: {_spelled_out(str(error))}")
+            yield records.load(path, SessionState)
+        except StorageError as error:
+            if os.path.exists(path):  # noqa: PTH110 - Path.exists raises where it may not look
+                problems.append(f"A session is left out: {_escape(error.message)}")
 
 
 def _sandboxes(project: Project) -> Iterator[Project]:
-    """The places in which items are worked on apart."""
-    for record in records.load_all(project):
+    """Yield the sandboxes in which items are worked on."""
+    for record in all_sandboxes(project):
         if record.sandbox.item is not None and record.exists:
             yield Project(record.sandbox.root)
 
@@ -187,7 +189,7 @@ def _sandboxes(project: Project) -> Iterator[Project]:
 def _open_session(state: SessionState) -> OpenSession:
     return OpenSession(
         id=state.id,
-        started=born(state.id),
+        started=time_of(state.id),
         focus=state.focus,
         backlog_file=state.backlog_file,
         iteration=state.course.iteration,
@@ -211,20 +213,20 @@ def _last(project: Project, log: Path | None, at_work: set[str | None], problems
 
 
 def _backlog(
-    project: Project, work: Work | None, behind: bool, begun: list[SessionState], problems: list[str]
+    project: Project, work: CurrentWork | None, behind: bool, started: list[SessionState], problems: list[str]
 ) -> Iterator[BacklogItem]:
-    """In the order in which they are taken, as the watch would judge them now."""
-    troubles = _troubles(project, problems).items
+    """Yield the items in the order in which they are taken, as the watch would judge them now."""
+    failures = _failures(project, problems).items
     at_work = set() if work is None else {job.backlog_file for job in work.jobs}
     for entry in _entries(project.backlog, problems):
         item = read_item(project, entry.name)
         if item is None:
             continue
-        shown = _spelled_out(entry.name)
-        trouble = troubles.get(shown)
-        if trouble is not None and trouble.digest != item.digest:
-            trouble = None
-        reason = trouble.blocked if trouble is not None else None
+        shown = _escape(entry.name)
+        failure = failures.get(shown)
+        if failure is not None and failure.digest != item.digest:
+            failure = None
+        reason = failure.blocked if failure is not None else None
         if reason is None and isinstance(item, Unusable):
             reason = item.reason
         yield BacklogItem(
@@ -238,28 +240,27 @@ def _backlog(
             if behind
             else "ready",
             reason=reason,
-            failures=0 if trouble is None else trouble.attempts,
+            failures=0 if failure is None else failure.attempts,
             session=next(
-                (it.id for it in begun if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
+                (it.id for it in started if (it.backlog_file, it.backlog_hash) == (entry.name, item.digest)), None
             ),
         )
 
 
-def _troubles(project: Project, problems: list[str]) -> LedgerState:
+def _failures(project: Project, problems: list[str]) -> LedgerState:
     try:
-        return msgspec.json.decode(project.state_file.read_bytes(), type=LedgerState)
-    except FileNotFoundError:
+        return records.load(project.state_file, LedgerState)
+    except StorageError as error:
+        if os.path.exists(project.state_file):  # noqa: PTH110
+            problems.append(f"Earlier failures are not known: {error.message}")
         return LedgerState()
-    except (OSError, *SPOILED) as error:
-        problems.append(f"What failed before is not known: {project.state_file} cannot be read: {error}")
-        return LedgerState()
 
 
-def _papers(folder: Path, problems: list[str]) -> tuple[Paper, ...]:
-    return tuple(Paper(name=_spelled_out(entry.name), title=entry.title) for entry in _entries(folder, problems))
+def _inbox_files(folder: Path, problems: list[str]) -> tuple[InboxFile, ...]:
+    return tuple(InboxFile(name=_escape(entry.name), title=entry.title) for entry in _entries(folder, problems))
 
 
-def _entries(folder: Path, problems: list[str]) -> tuple[Entry, ...]:
+def _entries(folder: Path, problems: list[str]) -> tuple[InboxEntry, ...]:
     try:
         return entries(folder)
     except StorageError as error:
@@ -267,6 +268,6 @@ def _entries(folder: Path, problems: list[str]) -> tuple[Entry, ...]:
         return ()
 
 
-def _spelled_out(name: str) -> str:
-    """A name that is no UTF-8 cannot be written as JSON as it is."""
+def _escape(name: str) -> str:
+    """Escape what is not valid UTF-8 and so cannot be encoded as JSON."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What a command that is at work does just now: a fold over its log. Pure."""
+"""What a running command is doing, folded from the lines of its log. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from cuggino import events
-from cuggino.history.logs import Line
+from cuggino.history.logs import LogRecord
 
 Phase: TypeAlias = Literal[
     "starting", "working", "waiting-for-spec-issues", "waiting-for-items", "validating", "ending"
 ]
-"""What the command as a whole is at."""
+"""What the command as a whole is doing."""
 
 JobPhase: TypeAlias = Literal[
     "starting", "planning", "setup", "check", "implementing", "commit", "reviewing", "waiting", "ending"
 ]
 
 LOOP_PHASES: frozenset[JobPhase] = frozenset({"planning", "setup", "check", "implementing", "commit", "reviewing"})
-"""Steps of a loop: where it is exactly between two events, its session's state knows."""
+"""Steps of a loop. Between two events, the session's state knows the step more exactly."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is worked on: an item, or the focus of a run. `since` is when the phase began. `waiting` is for a provider,
-    or until the failed item is tried again: `reason` says why, `until` until when.
+    """An item that is worked on, or the focus of a run. `since` is when the phase began.
+
+    `waiting` is for a provider, or until a failed item is tried again; then `reason` and `until` are set.
     """
 
     phase: JobPhase
@@ -39,9 +40,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     until: datetime | None = None
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a living command does. `since` is when the phase began. `jobs` are several where a watch works on several
-    items at a time; it may wait for others meanwhile. `cost_usd` is what this command has spent so far.
+class CurrentWork(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a living command is doing. `since` is when the phase began; `cost_usd` is its cost so far.
+
+    A watch that works on several items at a time has several `jobs`, and may wait for more items meanwhile.
     """
 
     phase: Phase
@@ -55,15 +57,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     log: str | None = None
 
 
-class Following:
-    """The fold: `add` each line of the command's log, `work` is what it does after that."""
+class SessionFollower:
+    """The fold: `add` each line of the command's log; `work` is what it does afterwards."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: CurrentWork) -> None:
         self.work = work
         self._before_waiting: dict[str | None, JobPhase] = {}
-        """The session of a job that waits → the phase in which it goes on."""
+        """The session of a waiting job → the phase that it returns to."""
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogRecord) -> None:
         event, at = line.event, line.at
         if isinstance(event, events.WatchLoopEvent):
             self._add_watch(event, at)
@@ -82,7 +84,7 @@ class Following:
             return  # an audit's
         elif isinstance(event, events.LoopPhaseEvent | events.LlmTerminalMarkerEvent):
             self._add_loop(job, event, at)
-        elif (before := self._before_waiting.get(job.session)) is not None:  # the agent speaks again
+        elif (before := self._before_waiting.get(job.session)) is not None:  # the agent works again
             self._to(job, before, at)
 
     def _add_loop(self, job: Job, event: events.Event, at: str) -> None:
@@ -125,10 +127,13 @@ class Following:
                 self._enter("waiting-for-spec-issues", at)
             case events.WatchBacklogWaiting():
                 self._enter("waiting-for-items", at)
-            case events.WatchAuditStarted():
-                self._change(auditing=True)
-            case events.WatchAuditEnded() | events.WatchAuditInterrupted() | events.WatchAuditFailed():
-                self._change(auditing=False)
+            case (
+                events.WatchAuditStarted()
+                | events.WatchAuditEnded()
+                | events.WatchAuditInterrupted()
+                | events.WatchAuditFailed()
+            ):
+                self._change(auditing=isinstance(event, events.WatchAuditStarted))
             case events.WatchValidationStarted():
                 self._enter("validating", at)
             case events.WatchValidationPassed() | events.WatchValidationFailed():
@@ -145,7 +150,7 @@ class Following:
         self.work = msgspec.structs.replace(self.work, **changes)
 
     def _enter(self, phase: Phase, at: str) -> None:
-        """A job that waits to be tried again and whose time is over came to nothing: its item is gone."""
+        """Drop jobs that were to be tried again by now: their items were deleted."""
         jobs = tuple(job for job in self.work.jobs if job.session is not None or not _over(job.until, at))
         self._change(phase=phase, since=at, jobs=jobs)
 
@@ -155,7 +160,7 @@ class Following:
         return None if session is None else next((job for job in self.work.jobs if job.session == session), None)
 
     def _begin(self, job: Job) -> None:
-        """In the place of what was told of the same item."""
+        """Replace the job of the same item, if there is one."""
         others = tuple(it for it in self.work.jobs if it.backlog_file is None or it.backlog_file != job.backlog_file)
         if self.work.phase != "working":
             self._change(phase="working", since=job.since)

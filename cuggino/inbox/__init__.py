@@ -1,4 +1,4 @@
-"""The folders between a person and cuggino: the backlog, spec issues, findings. They are plain files, and stay that.
+"""The directories between a person and cuggino: backlog, spec issues, findings. They hold plain files.
 
-`folder` finds, reads and removes what is in one, `adding` puts something into the backlog, `listing` shows it.
+`folder` finds, reads and deletes entries, `adding` creates a backlog item, `listing` prints them.
 """

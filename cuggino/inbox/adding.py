@@ -1,4 +1,4 @@
-"""New items: a name that sorts after all others, and a file that is there whole or not at all."""
+"""New backlog items: a name that sorts after all others, and a file that appears whole."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from cuggino.clock import uuid7
 from cuggino.errors import StorageError, UsageError
+from cuggino.files import sync_directory, write_atomic
 from cuggino.items import list_items
 from cuggino.output.text import visible_name
-from cuggino.project import Project, sync_folder, uuid7, write_whole
+from cuggino.project import Project
 
 _FIRST = "010"
 _WORDS = 6
 _SLUG = 40
-"""Characters of a text's first words in a name."""
+"""Maximum characters of a text's first words in a name."""
 _LONGEST_NAME = 255
-"""Bytes that file systems take."""
+"""Bytes that file systems allow."""
 
 _NUMBER = re.compile(r"(?:^|_)(\d+)(?![^\W_])", re.ASCII)
-"""A number that a name begins with, or that stands behind an underscore, as `name_after` makes them."""
+"""A number at the start of a name or after an underscore, as `name_after` makes them."""
 
 
 def add(project: Project, text: str) -> Path:
-    """Put an item with this text behind all others in the backlog; returns its path. Makes what is missing.
+    """Add an item with this text to the end of the backlog and return its path. Create missing directories.
 
-    The item appears whole, under a name that no file had. Raises UsageError for a blank text, StorageError.
+    The file appears whole, under a new name. Raise UsageError if the text is blank, and StorageError.
     """
     if not text.strip():
-        raise UsageError("The text is empty.", advice='Say what is to be done: cuggino backlog add "…"')
+        raise UsageError("The text is empty.", advice='Describe the work: cuggino backlog add "…"')
     project.prepare()
     temporary = project.backlog / f".{uuid7()}.tmp"
-    taken: set[str] = set()  # also by what is no item: a folder, say
+    taken: set[str] = set()  # also names of things that are not items, such as directories
     try:
-        write_whole(temporary, text if text.endswith("\n") else f"{text}\n")
+        write_atomic(temporary, text if text.endswith("\n") else f"{text}\n")
         while True:
             name = name_after(taken.union(list_items(project.backlog)), text)
             if _appears(temporary, project.backlog / name):
@@ -44,15 +46,15 @@ def add(project: Project, text: str) -> Path:
             taken.add(name)
     finally:
         temporary.unlink(missing_ok=True)
-        sync_folder(project.backlog)
+        sync_directory(project.backlog)
 
 
 def name_after(names: Collection[str], text: str) -> str:
-    """A name for an item that begins with `text`, which sorts after all `names` and says what it is about.
+    """Return a name that sorts after all `names` and ends with the first words of `text`.
 
-    The last one's number goes on, by tens where it is a round one: 010 → 020, 7 → 8. When all its digits are used
-    up, or there is no number, a new one begins behind it: 990-x → 990_010, notes → notes_010. UsageError if none is
-    short enough for a file.
+    It counts up from the last name's number, by tens if that is a round number: 010 → 020, 7 → 8. If its digits are
+    used up, or there is no number, a new one is appended: 990-x → 990_010, notes → notes_010. Raise UsageError if the
+    name would be too long for a file.
     """
     rest = f"-{_slug(text)}.md"
     if not names:
@@ -63,13 +65,13 @@ def name_after(names: Collection[str], text: str) -> str:
         if name > last and len(os.fsencode(name)) <= _LONGEST_NAME:
             return name
     raise UsageError(
-        f"No name sorts after {visible_name(last)} and is short enough for a file.",
-        advice="Put the item into the backlog yourself, or rename that one.",
+        f"A name that sorts after {visible_name(last)} would be too long for a file.",
+        advice="Rename that item.",
     )
 
 
 def _starts_after(last: str) -> Iterator[str]:
-    """How names may begin that perhaps sort after `last`, the nicest first. The last one does."""
+    """Yield beginnings of names that may sort after `last`, the nicest first. The last one does."""
     numbers = list(_NUMBER.finditer(last))
     for found in numbers:
         digits = found[1]
@@ -81,7 +83,7 @@ def _starts_after(last: str) -> Iterator[str]:
 
 
 def _slug(text: str) -> str:
-    """The first words of a text as a part of a name."""
+    """Return the first words of a text as a part of a name."""
     first = next(line for line in text.splitlines() if line.strip())
     words = re.findall(r"\w+", unicodedata.normalize("NFC", first).lower().replace("_", " ").replace("'", ""))[:_WORDS]
     slug = "-".join(words)
@@ -91,7 +93,7 @@ def _slug(text: str) -> str:
 
 
 def _appears(temporary: Path, path: Path) -> bool:
-    """Give the file its name, unless something has it: False. A link, since a rename would overwrite."""
+    """Give the file its name, or return False if the name is taken. By a link, since a rename would overwrite."""
     try:
         os.link(temporary, path)
     except FileExistsError:

@@ -1,75 +1,62 @@
-"""What is in one folder, found by the beginning of its name."""
+"""The entries of one directory: found by the beginning of their name, read, deleted."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from cuggino.errors import StorageError, UsageError
+from cuggino import records
+from cuggino.errors import StorageError
+from cuggino.files import sync_directory
 from cuggino.items import list_items
-from cuggino.output.text import visible_name
-from cuggino.project import sync_folder
 
 _HEAD = 4096
-"""Bytes that are looked at for a title."""
+"""Bytes that are searched for a title."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that counts. `title` is its first line with words, or why there is none. Foreign text, as `name`."""
+class InboxEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An item. `title` is its first line with text, or why there is none. Not escaped, like `name`."""
 
     name: str
     path: Path
     title: str
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
-    """All of them, by name. Makes nothing: a missing folder has none. StorageError when it cannot be read."""
-    if not os.path.lexists(folder):
+def entries(directory: Path) -> tuple[InboxEntry, ...]:
+    """Return all entries, sorted by name; none if the directory is missing. Raise StorageError."""
+    if not os.path.lexists(directory):
         return ()
-    return tuple(Entry(name=name, path=folder / name, title=_title(folder / name)) for name in list_items(folder))
+    return tuple(
+        InboxEntry(name=name, path=directory / name, title=_title(directory / name)) for name in list_items(directory)
+    )
 
 
-def find(folder: Path, beginning: str, *, what: str) -> Entry:
-    """The one whose name is this, or is this and `.md`, or else begins with it; of a path the last part counts.
+def find(directory: Path, prefix: str, kind: str, *, list_command: str) -> InboxEntry:
+    """Return the entry with this name, with or without `.md`, or the only one whose name starts so. Raise NotFound.
 
-    None or several is a UsageError, in which `what` says what was looked for.
+    Only the last part of a path counts.
     """
-    there = entries(folder)
-    asked = beginning.rpartition("/")[2]
-    exact = {entry.name: entry for entry in there}
-    for name in (asked, f"{asked}.md"):
-        if name in exact:
-            return exact[name]
-    matches = [entry for entry in there if asked and entry.name.startswith(asked)]
-    if len(matches) == 1:
-        return matches[0]
-    shown = visible_name(asked)
-    if matches:
-        raise UsageError(
-            f"More than one {what} has a name that begins with `{shown}`:\n{_names(matches)}",
-            advice="Give more of the name.",
-        )
-    if not there:
-        raise UsageError(f"There is no {what} `{shown}`: there is none at all in {folder}.")
-    raise UsageError(f"There is no {what} whose name begins with `{shown}`. There are:\n{_names(there)}")
+    asked = prefix.rpartition("/")[2]
+    by_name = {entry.name: entry for entry in entries(directory)}
+    name = f"{asked}.md" if asked not in by_name and f"{asked}.md" in by_name else asked
+    return records.find(name, by_name, kind, list_command=list_command)
 
 
-def read(entry: Entry) -> str:
-    """All of its text; bytes that are no UTF-8 as escapes. StorageError."""
+def read(entry: InboxEntry) -> str:
+    """Return its text, with escapes for what is not valid UTF-8. Raise StorageError."""
     try:
         return entry.path.read_bytes().decode(errors="backslashreplace")
     except OSError as error:
         raise StorageError(f"{entry.path} cannot be read: {error.strerror}.") from error
 
 
-def resolve(entry: Entry) -> None:
-    """Delete its file: a person has dealt with it. Of a link only the link goes. StorageError."""
+def delete(entry: InboxEntry) -> None:
+    """Delete its file; of a link, only the link. Raise StorageError."""
     try:
         entry.path.unlink()
-        sync_folder(entry.path.parent)
+        sync_directory(entry.path.parent)
     except OSError as error:
         raise StorageError(f"{entry.path} cannot be deleted: {error.strerror}.") from error
 
@@ -82,8 +69,3 @@ def _title(path: Path) -> str:
         return f"(cannot be read: {error.strerror})"
     lines = (line.strip().lstrip("#").strip() for line in head.splitlines())
     return next(filter(None, lines), "(empty)")
-
-
-def _names(some: Sequence[Entry]) -> str:
-    shown = [f"  {visible_name(entry.name)}" for entry in some[:10]]
-    return "\n".join([*shown, f"  and {len(some) - 10} more"] if len(some) > 10 else shown)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuggino.inbox.folder import Entry
+from cuggino.inbox.folder import InboxEntry
 from cuggino.output.text import columns, shorten, visible_name
 
 _NAME_COLUMNS = 48
 """Longer names push their title to the right."""
 _TITLE_COLUMNS = 20
-"""What a title gets at least."""
+"""Minimum width of titles."""
 
 
-def table(entries: Sequence[Entry], width: int) -> list[str]:
-    """A line each, the titles below each other, cut at `width` columns. Names are whole: they are what one types."""
+def table(entries: Sequence[InboxEntry], width: int) -> list[str]:
+    """Return one line per entry, with aligned titles, cut at `width` columns. Names are never cut: people type them."""
     names = [visible_name(entry.name) for entry in entries]
     widest = min(max(map(columns, names), default=0), _NAME_COLUMNS)
     lines = []
@@ -27,8 +27,8 @@ def table(entries: Sequence[Entry], width: int) -> list[str]:
     return lines
 
 
-def json_lines(entries: Sequence[Entry]) -> list[str]:
-    """An object each: `name`, `path`, `title`. Names that are no UTF-8 have escapes in them."""
+def json_lines(entries: Sequence[InboxEntry]) -> list[str]:
+    """Return one JSON object per entry: `name`, `path`, `title`. Names that are not valid UTF-8 have escapes."""
     return [
         msgspec.json.encode(
             {"name": _encodable(entry.name), "path": _encodable(str(entry.path)), "title": entry.title}

@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from cuggino.agents.prompts import Prompt, fill
+from cuggino.clock import uuid7
 from cuggino.errors import CugginoError, GitError, LoopError
 from cuggino.events import (
     CheckCommandOutput,
@@ -39,7 +40,6 @@ from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
 from cuggino.loop.turn import LimitReached, take_turn
-from cuggino.project import uuid7
 from cuggino.roles import Role
 
 

@@ -12,18 +12,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from cuggino import records
 from cuggino.backlog import Item, Removal, archive
-from cuggino.errors import SessionNotFound, StorageError
+from cuggino.clock import uuid7
+from cuggino.errors import NotFound
 from cuggino.events import LlmMarkerEvent
+from cuggino.files import append, write_atomic
 from cuggino.loop.course import Course, Ended
 from cuggino.markers import tag_name
-from cuggino.project import SPOILED, Project, append, uuid7, write_whole
+from cuggino.project import Project
 from cuggino.roles import Role
 
 PROGRESS_LOG = "# Progress Log"
@@ -49,9 +50,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """Set when the session is over for good. A failed session can be resumed, so a failure does not set it."""
     issue_file: str | None = None
     """The name of the spec issue's file, which may not be written yet."""
-
-
-_decode = msgspec.json.Decoder(SessionState).decode
 
 
 class Session:
@@ -82,7 +80,7 @@ class Session:
         )
         session = cls(project, state)
         if review is not None:
-            write_whole(session.review, review)
+            write_atomic(session.review, review)
         session.update()
         return session
 
@@ -122,7 +120,7 @@ class Session:
     def update(self, **changes: object) -> None:
         """Change the state. It is on disk when this returns."""
         self.state = msgspec.structs.replace(self.state, **changes)
-        write_whole(self._wip / f"{self.id}.json", msgspec.json.format(msgspec.json.encode(self.state)))
+        records.save(self._wip / f"{self.id}.json", self.state)
 
     # ---- the plan and the review
 
@@ -137,7 +135,7 @@ class Session:
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:
             return False
-        write_whole(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
+        write_atomic(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
         self.delete_draft()
         return True
 
@@ -155,7 +153,7 @@ class Session:
     def adopt_review(self, otherwise: str) -> None:
         """Make the reviewer's file, or else `otherwise` (its marker), the next planner's input."""
         if not _read(self.review).strip():
-            write_whole(self.review, f"{otherwise}\n")
+            write_atomic(self.review, f"{otherwise}\n")
         self.update(has_review=True)
 
     # ---- the end
@@ -166,7 +164,7 @@ class Session:
         assert self.state.issue_file is not None
         path = self._spec_issues / self.state.issue_file
         if not path.exists():
-            write_whole(path, f"{self.state.ended.content}\n")
+            write_atomic(path, f"{self.state.ended.content}\n")
 
     def delete(self) -> None:
         """Delete every file of the session, the state last, so that this can be repeated after a crash."""
@@ -175,35 +173,24 @@ class Session:
             path.unlink(missing_ok=True)
 
 
-def find_session(project: Project, id: str | None = None) -> Session:  # noqa: A002
-    """Return the session whose ID starts with `id`, or the latest one that can be resumed.
-
-    Raise SessionNotFound if none or several match.
-    """
-    sessions = [session for session in all_sessions(project) if session.state.ended is None]
-    if id is not None:
-        sessions = [session for session in sessions if session.id.startswith(id)]
-    if len(sessions) > 1 and id is not None:
-        raise SessionNotFound(
-            f"Several sessions have an ID that starts with {id}.", advice="\n".join(session.id for session in sessions)
-        )
-    if not sessions:
-        raise SessionNotFound(
-            f"No session in {project.wip} can be resumed."
-            if id is None
-            else f"No session in {project.wip} can be resumed whose ID starts with {id}.",
-            advice="Start one: cuggino run --focus TEXT",
-        )
-    return sessions[-1]
+def find_session(project: Project, prefix: str | None = None) -> Session:
+    """Return the unfinished session whose ID starts with `prefix`; None means the latest. Raise NotFound."""
+    unfinished = {session.id: session for session in all_sessions(project) if session.state.ended is None}
+    if prefix is not None:
+        return records.find(prefix, unfinished, "unfinished session", list_command="cuggino status")
+    if not unfinished:
+        raise NotFound(f"{project.root} has no unfinished session.", advice='Start one: cuggino run --focus "…"')
+    return unfinished[max(unfinished)]
 
 
-def all_sessions(project: Project) -> Iterator[Session]:
-    """Return all sessions of a project, oldest first, except those whose state cannot be read."""
-    for path in sorted(project.wip.glob("*.json")):
-        if path.name.startswith("."):
-            continue
-        with suppress(StorageError):
-            yield load_session(project, path)
+def state_files(project: Project) -> list[Path]:
+    """Return the files that hold sessions' states, oldest first."""
+    return sorted(path for path in project.wip.glob("*.json") if not path.name.startswith("."))
+
+
+def all_sessions(project: Project) -> list[Session]:
+    """Return the stored sessions, oldest first, without those whose state cannot be read."""
+    return [Session(project, state) for state in records.load_all(state_files(project), SessionState)]
 
 
 def finish_session(project: Project, session: Session) -> str | None:
@@ -220,13 +207,6 @@ def finish_session(project: Project, session: Session) -> str | None:
         archived = state.backlog_file if removal is Removal.REMOVED else None
     session.delete()
     return archived
-
-
-def load_session(project: Project, path: Path) -> Session:
-    try:
-        return Session(project, _decode(path.read_bytes()))
-    except (OSError, *SPOILED) as error:
-        raise StorageError(f"The session state {path} cannot be read: {error}") from error
 
 
 def _read(path: Path) -> str:

@@ -26,6 +26,7 @@ from typing import Protocol, cast
 
 import trio
 
+from cuggino.clock import timestamp
 from cuggino.errors import CugginoError
 from cuggino.events import Event, LogLine, PrintableEvent, Send
 from cuggino.output.jsonlines import LogFile, encode
@@ -84,7 +85,7 @@ async def open_hub(*, log: Path | None, display: Display, now: Callable[[], floa
     and OutputClosed comes out of the block; likewise any other CugginoError of the display. As with every
     nursery, errors come in an exception group. `now` gives seconds since the epoch.
     """
-    hub = Hub(LogFile(log) if log is not None else None, display, _stamps(now))
+    hub = Hub(LogFile(log) if log is not None else None, display, now)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub._run)
         nursery.start_soon(hub._notice_closed_output)
@@ -104,13 +105,14 @@ async def open_hub(*, log: Path | None, display: Display, now: Callable[[], floa
 class Hub:
     """Made by open_hub."""
 
-    def __init__(self, log: LogFile | None, display: Display, stamp: Callable[[], str]) -> None:
+    def __init__(self, log: LogFile | None, display: Display, now: Callable[[], float]) -> None:
         self._send, self._receive = trio.open_memory_channel[LogLine](CAPACITY)
         self._log = log
         self._log_failed = False
+        self._session_logs: dict[str, LogFile] = {}
         self._display = display
         self._display_error: CugginoError | None = None
-        self._stamp = stamp
+        self._now = now
         self._body = trio.CancelScope()
         self._pace = trio.CancelScope(shield=True)
         self._ended = trio.Event()
@@ -118,16 +120,20 @@ class Hub:
         self._passed_on = 0
         self._more_passed_on = trio.Event()
 
+    def log_session(self, session: str, path: Path) -> None:
+        """Append the lines of this session, from now on, to a file of its own, too."""
+        self._session_logs[session] = LogFile(path)
+
     def sender(self, session: str | None) -> Send:
         """A `Send` for one session; each event is stamped with the time of the call.
 
         A checkpoint only when the hub is behind. While there is room it also works in a cancelled scope, so
         that a service's last words are not lost. Good until the end of the hub's block.
         """
-        send_nowait, send, stamp = self._send.send_nowait, self._send.send, self._stamp
+        send_nowait, send, now = self._send.send_nowait, self._send.send, self._now
 
         async def send_event(event: Event) -> None:
-            line = LogLine(at=stamp(), session=session, event=cast(PrintableEvent, event))
+            line = LogLine(at=timestamp(now()), session=session, event=cast(PrintableEvent, event))
             try:
                 send_nowait(line)
             except trio.WouldBlock:
@@ -148,11 +154,13 @@ class Hub:
             with self._receive:
                 with self._pace:
                     await self._pass_on()
-                await self._write_log(encode(self._waiting()))  # time is up: what is left is logged at least
+                waiting = self._waiting()
+                await self._write_logs(waiting, encode(waiting))  # time is up: what is left is logged at least
         finally:
             self._ended.set()
-            if self._log is not None:
-                self._log.close()
+            for log in (self._log, *self._session_logs.values()):
+                if log is not None:
+                    log.close()
         if self._display_error is not None:
             raise self._display_error
 
@@ -169,7 +177,7 @@ class Hub:
                 continue
             batch += self._waiting()
             encoded = encode(batch)
-            await self._write_log(encoded)
+            await self._write_logs(batch, encoded)
             await self._show(partial(self._display.show, batch, encoded))
             self._passed_on += len(batch)
             self._more_passed_on.set()
@@ -184,10 +192,15 @@ class Hub:
         except (trio.WouldBlock, trio.EndOfChannel):
             return lines
 
-    async def _write_log(self, encoded: bytes) -> None:
-        if self._log is None or not encoded:
+    async def _write_logs(self, lines: list[LogLine], encoded: bytes) -> None:
+        await self._write_log(self._log, encoded)
+        for session, log in self._session_logs.items():
+            await self._write_log(log, encode([line for line in lines if line.session == session]))
+
+    async def _write_log(self, log: LogFile | None, encoded: bytes) -> None:
+        if log is None or not encoded:
             return
-        error = self._log.append(encoded)
+        error = log.append(encoded)
         if error is not None and not self._log_failed:
             self._log_failed = True
             await self._display.warn(f"The log cannot be written, the run goes on without it: {error}")
@@ -206,17 +219,3 @@ class Hub:
     async def _notice_closed_output(self) -> None:
         await self._display.closed()
         self._fail(OutputClosed())
-
-
-def _stamps(now: Callable[[], float]) -> Callable[[], str]:
-    """UTC in milliseconds, `2026-11-21T21:52:44.962Z`; most of it is formatted once a second."""
-    second, prefix = -1, ""
-
-    def stamp() -> str:
-        nonlocal second, prefix
-        whole, milliseconds = divmod(int(now() * 1000), 1000)
-        if whole != second:
-            second, prefix = whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-        return f"{prefix}.{milliseconds:03}Z"
-
-    return stamp

@@ -19,13 +19,14 @@ from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions, AgentResult
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
+from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import SandboxError
 from cuggino.events import AgentMessage, Event, Send, SystemMessage
 from cuggino.loop.command import CommandResult, ShellCommands
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.process.children import Children
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.sandbox.environment import build_environment, git_variables, launcher, login_values
 from cuggino.sandbox.leaks import Leak, leaks

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from cuggino.errors import SandboxError
-from cuggino.project import SPOILED, write_whole
+from cuggino.files import DECODE_ERRORS, write_atomic
 from cuggino.sandbox.sandbox import Sandbox
 
 _NAME = "cuggino-copies.json"
@@ -77,14 +77,14 @@ def _folder(target: Path, relative: Path) -> None:
 
 def remember(sandbox: Sandbox) -> None:
     """Write down what the lent files are now."""
-    write_whole(sandbox.git_dir / _NAME, msgspec.json.encode(_state(sandbox)))
+    write_atomic(sandbox.git_dir / _NAME, msgspec.json.encode(_state(sandbox)))
 
 
 def touched(sandbox: Sandbox) -> list[str]:
     """The lent files, relative to `sandbox.folder`, that are not what they were: changed, made, removed."""
     try:
         before = msgspec.json.decode((sandbox.git_dir / _NAME).read_bytes(), type=dict[str, str])
-    except (OSError, *SPOILED):
+    except (OSError, *DECODE_ERRORS):
         return []
     now = _state(sandbox)
     return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))

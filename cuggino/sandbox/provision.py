@@ -20,11 +20,12 @@ from types import EllipsisType
 import msgspec
 import trio
 
+from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import CugginoError, GitError, SandboxError
 from cuggino.git.locked import repository_lock
 from cuggino.git.run import SAFE, git_output, run_git
-from cuggino.project import STATE_NAME, Project, uuid7
+from cuggino.project import STATE_NAME, Project
 from cuggino.sandbox import copies
 from cuggino.sandbox.clone import make_clone
 from cuggino.sandbox.git import ask, filters_off

@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from cuggino.errors import GitError, SandboxError
+from cuggino.files import DECODE_ERRORS, write_atomic
 from cuggino.git.run import SAFE, git_output
-from cuggino.project import SPOILED, Project, write_whole
+from cuggino.project import Project
 from cuggino.sandbox.sandbox import Sandbox
 
 RECORD_NAME = "sandbox.json"
@@ -61,8 +62,8 @@ def save(project: Project, sandbox: Sandbox, stage: SandboxStage, *, tip: str | 
         project.prepare()
         folder.mkdir(0o700)
     if sandbox.git_dir.is_dir():
-        write_whole(sandbox.git_dir / COPY_NAME, data)
-    write_whole(folder / RECORD_NAME, data)
+        write_atomic(sandbox.git_dir / COPY_NAME, data)
+    write_atomic(folder / RECORD_NAME, data)
     return record
 
 
@@ -118,5 +119,5 @@ def _encode(record: SandboxRecord) -> bytes:
 def _read(path: Path) -> SandboxRecord | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=SandboxRecord, dec_hook=lambda kind, text: kind(text))
-    except (OSError, *SPOILED):
+    except (OSError, *DECODE_ERRORS):
         return None

@@ -17,7 +17,7 @@ import msgspec
 
 from cuggino.errors import SandboxError
 from cuggino.events import Event, Send
-from cuggino.project import write_whole
+from cuggino.files import write_atomic
 
 MASK = "***"
 SHORTEST = 4
@@ -126,7 +126,7 @@ def redacted_output(raw: Path, kept: Path, redaction: Redaction) -> Iterator[Pat
         yield raw
     finally:
         if raw.exists():
-            write_whole(kept, redaction.bytes(raw.read_bytes()))
+            write_atomic(kept, redaction.bytes(raw.read_bytes()))
             raw.unlink()
 
 

@@ -15,7 +15,8 @@ import msgspec
 
 from cuggino.config import decode, load
 from cuggino.errors import ConfigError, StorageError
-from cuggino.project import Project, write_whole
+from cuggino.files import write_atomic
+from cuggino.project import Project
 from cuggino.setup.questions import Values, flat, nested, salvaged
 
 
@@ -75,7 +76,7 @@ def save(project: Project, values: Values, found: Found) -> Saved:
         if found.problems:
             backup = _keep(project.config_file, found.data, mode)
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-    write_whole(project.config_file, text, mode=mode)
+    write_atomic(project.config_file, text, mode=mode)
     return Saved(text, changed=True, backup=backup, specs=specs)
 
 

@@ -22,8 +22,8 @@ from cuggino.agents.prompts import Prompt, fill
 from cuggino.config import Config
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
+from cuggino.files import write_atomic
 from cuggino.manifest import DEFAULT_TOOLS, Permits, SandboxManifest
-from cuggino.project import write_whole
 from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, configured, default_manifest
 from cuggino.sandbox.environment import build_environment
@@ -107,7 +107,7 @@ async def evaluate(
     for AISP. Raises LlmSessionError if there is no such agent here, or no login.
     """
     config, root = context.config, context.project.root
-    write_whole(files.request, task.prompt.encode(errors="replace"))
+    write_atomic(files.request, task.prompt.encode(errors="replace"))
     answer: Evaluation | str = f"it took longer than {LONGEST:.0f} s"
     with trio.move_on_after(LONGEST):
         try:

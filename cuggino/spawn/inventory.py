@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from cuggino.errors import CugginoError, SandboxError, SessionNotFound
+from cuggino.errors import CugginoError, NotFound, SandboxError
 from cuggino.events import SpawnStatus
 from cuggino.lock import read_owner
 from cuggino.output.text import shorten, visible
@@ -80,12 +80,12 @@ def _entry(project: Project, id: str, record: SpawnRecord | None, sandbox: recor
 
 
 def found(entries: Sequence[SpawnEntry], beginning: str) -> SpawnEntry:
-    """The one whose id begins so. SessionNotFound says what there is."""
+    """The one whose id begins so. NotFound says what there is."""
     matching = [entry for entry in entries if beginning and entry.id.startswith(beginning)]
     if len(matching) == 1:
         return matching[0]
     what = "More than one spawn begins" if matching else "No spawn begins"
-    raise SessionNotFound(f"{what} with {beginning!r}.", advice="`cuggino spawn list` shows them all.")
+    raise NotFound(f"{what} with {beginning!r}.", advice="`cuggino spawn list` shows them all.")
 
 
 def is_running(project: Project, id: str, sandbox: records.SandboxRecord | None) -> bool:  # noqa: A002

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
 import trio
 
 from cuggino.agents.prompts import Prompt, fill
+from cuggino.clock import timestamp
 from cuggino.errors import CugginoError, LlmSessionError, SandboxError, leaves
 from cuggino.events import (
     Event,
@@ -31,11 +31,11 @@ from cuggino.events import (
     UsageReport,
     encoder,
 )
+from cuggino.files import append, write_atomic
 from cuggino.git import Git
 from cuggino.loop.command import background
 from cuggino.manifest import SandboxManifest
 from cuggino.output.summary import spent
-from cuggino.project import append, write_whole
 from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.confine import Confinement, confine
@@ -278,7 +278,7 @@ class Spawn:
             cost=spent(self._usage),
             problem="\n".join(filter(None, (self.report.problem, again))),
         )
-        write_whole(self._files.report, self.text)
+        write_atomic(self._files.report, self.text)
         await self.send(SpawnCompleted(status=status, exit_code=code, report=str(self._files.report)))
 
     # ---- reporting
@@ -288,9 +288,8 @@ class Spawn:
         event = self._redaction.event(event)
         if isinstance(event, UsageReport):
             self._usage.append(event)
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if not isinstance(event, PingEvent):
-            line = LogLine(at=now, session=self._record.id, event=cast(PrintableEvent, event))
+            line = LogLine(at=timestamp(), session=self._record.id, event=cast(PrintableEvent, event))
             append(self._files.events, encoder.encode(line) + b"\n")
         await self._send_on(event)
 
@@ -305,4 +304,4 @@ class Spawn:
         self._record = msgspec.structs.replace(self._record, **changes)
         self._files.save(self._record)
         if self._record.manifest is not None:
-            write_whole(self._files.manifest, msgspec.json.format(msgspec.json.encode(self._record.manifest)))
+            write_atomic(self._files.manifest, msgspec.json.format(msgspec.json.encode(self._record.manifest)))

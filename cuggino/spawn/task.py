@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from cuggino.config import BackendName, Integrate
-from cuggino.errors import SessionNotFound, StorageError
+from cuggino.errors import NotFound, StorageError
 from cuggino.events import SpawnStatus
+from cuggino.files import DECODE_ERRORS, write_atomic
 from cuggino.manifest import SandboxManifest
-from cuggino.project import SPOILED, Project, write_whole
+from cuggino.project import Project
 from cuggino.spawn.recover import Strategy
 
 TITLE = 72
@@ -106,7 +107,7 @@ class SpawnFiles:
             path.unlink(missing_ok=True)
 
     def save(self, record: SpawnRecord) -> None:
-        write_whole(self.record, msgspec.json.format(msgspec.json.encode(record)))
+        write_atomic(self.record, msgspec.json.format(msgspec.json.encode(record)))
 
 
 def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
@@ -114,7 +115,7 @@ def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
     path = SpawnFiles(project, id).record
     try:
         return msgspec.json.decode(path.read_bytes(), type=SpawnRecord)
-    except (OSError, *SPOILED) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise StorageError(f"The spawn's record {path} cannot be read: {error}") from error
 
 
@@ -130,12 +131,12 @@ def every(project: Project) -> list[SpawnRecord]:
 
 
 def find(project: Project, beginning: str) -> SpawnRecord:
-    """The one spawn whose id begins so. SessionNotFound says what there is."""
+    """The one spawn whose id begins so. NotFound says what there is."""
     matching = [record for record in every(project) if beginning and record.id.startswith(beginning)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise SessionNotFound(
+        raise NotFound(
             f"More than one spawn begins with {beginning}.", advice="\n".join(record.id for record in matching)
         )
-    raise SessionNotFound(f"There is no spawn {beginning!r} in {project.spawns}.", advice="See `cuggino spawn list`.")
+    raise NotFound(f"There is no spawn {beginning!r} in {project.spawns}.", advice="See `cuggino spawn list`.")

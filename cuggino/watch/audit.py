@@ -12,6 +12,7 @@ from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
 from cuggino.agents.agent import AgentOptions
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import fill
+from cuggino.clock import uuid7
 from cuggino.errors import CugginoError
 from cuggino.events import (
     Event,
@@ -24,9 +25,9 @@ from cuggino.events import (
     WatchAuditStarted,
     WatchTbdItemFound,
 )
+from cuggino.files import write_atomic
 from cuggino.items import list_items
 from cuggino.loop.context import LoopContext
-from cuggino.project import uuid7, write_whole
 from cuggino.roles import Role
 
 REPORT_TIMEOUT = 1.0
@@ -76,7 +77,7 @@ async def _run(context: LoopContext, sender: Callable[[str | None], Send]) -> st
         await activity.pass_on(event)
         if isinstance(event, ToBeDiscussed):
             name = f"{uuid7()}.md"
-            write_whole(project.tbd / name, f"{event.content}\n")
+            write_atomic(project.tbd / name, f"{event.content}\n")
             await sender(None)(WatchTbdItemFound(content=event.content, filename=name))
 
     prompt = fill(Role.AUDIT, {"specs": str(project.root / config.specs_path), "findings": str(project.tbd)})

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cuggino.backlog import digest_of
-from cuggino.project import SPOILED, Project, write_whole
+from cuggino.files import DECODE_ERRORS, write_atomic
+from cuggino.project import Project
 
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,7 +33,7 @@ class Ledger:
         self._project = project
         try:
             former = msgspec.json.decode(project.state_file.read_bytes(), type=LedgerState)
-        except (OSError, *SPOILED):  # everything in it can be found out again
+        except (OSError, *DECODE_ERRORS):  # everything in it can be found out again
             former = LedgerState()
         self._save(LedgerState(audited=former.audited))
 
@@ -79,7 +80,7 @@ class Ledger:
 
     def _save(self, state: LedgerState) -> None:
         self._state = state
-        write_whole(self._project.state_file, msgspec.json.format(msgspec.json.encode(state)))
+        write_atomic(self._project.state_file, msgspec.json.format(msgspec.json.encode(state)))
 
 
 def _escape(name: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -12,6 +11,7 @@ import msgspec
 import trio
 from trio_util import RepeatedEvent
 
+from cuggino.clock import uuid7
 from cuggino.errors import CugginoError
 from cuggino.events import (
     Send,
@@ -24,7 +24,6 @@ from cuggino.events import (
     WatchValidationStarted,
 )
 from cuggino.loop.context import LoopContext
-from cuggino.project import uuid7
 from cuggino.signals import Shutdown, ShutdownStage
 from cuggino.watch.audit import audit, audit_fingerprint, code_fingerprint
 from cuggino.watch.counting import FolderListing, watch_file_counts
@@ -91,7 +90,7 @@ async def run_watch(
     watch = _BacklogWatch(context, shutdown, sender, place, options, count=count)
     send = sender(None)
     end = End("setup-failed", 1)  # if something raises that is not a cancellation
-    with watch.answering_presses():
+    with shutdown.reported_to(watch.report_shutdown):
         try:
             for name in options.already_archived:
                 await send(WatchItemCompleted(filename=name))
@@ -100,7 +99,7 @@ async def run_watch(
             if trio.current_effective_deadline() == -math.inf:
                 end = End("interrupted", 128 + shutdown.signal if shutdown.signal is not None else DRAINED_EXIT_CODE)
             with trio.move_on_after(LAST_WORDS, shield=True):
-                await watch.answer(shutdown.stage)
+                await shutdown.report()
                 await send(WatchEnded(reason=end.reason, completed=watch.completed, exit_code=end.exit_code))
     return end.exit_code
 
@@ -123,7 +122,6 @@ class _BacklogWatch:
         """The taken items, except for those that are waiting in the middle of their work."""
         self._item_ended = RepeatedEvent()
         self._waiting = trio.CancelScope()
-        self._answered = ShutdownStage.WORKING
         self._seen: FolderListing | None = None
         self._ready: tuple[str, ...] = ()
         self._blocked: set[str] = set()
@@ -176,8 +174,7 @@ class _BacklogWatch:
         return action
 
     def _decide(self, known: WatchSnapshot | None) -> Action:
-        draining = self._shutdown.stage is not ShutdownStage.WORKING
-        standing = msgspec.structs.replace(self._standing, draining=draining, active=len(self._taken))
+        standing = msgspec.structs.replace(self._standing, draining=self._shutdown.requested, active=len(self._taken))
         return decide(standing, known)
 
     # ---- waiting
@@ -193,7 +190,7 @@ class _BacklogWatch:
             send=self._send,
             idle_report=self._intervals.idle_report,
         )
-        with self._shutdown.until_drain(), trio.CancelScope() as self._waiting:
+        async with self._shutdown.until_requested() as self._waiting:
             action = await waiting.run()
             if action is not None:
                 return action
@@ -270,27 +267,13 @@ class _BacklogWatch:
     async def _sleep(self, name: str, seconds: float) -> None:
         """A wait in the middle of an item: it ends with a drain, and the item with it."""
         self._at_work.discard(name)
-        with self._shutdown.until_drain() as scope:
+        async with self._shutdown.until_requested():
             await trio.sleep(seconds)
-        if scope.cancelled_caught:
+        if self._shutdown.requested:
             raise Drained
         self._at_work.add(name)
 
     # ---- stopping
 
-    @contextmanager
-    def answering_presses(self) -> Iterator[None]:
-        """Each press is an event, for as long as the block lasts; one that comes after it is told as before."""
-        before = self._shutdown.tell
-        self._shutdown.tell = self.answer
-        try:
-            yield
-        finally:
-            self._shutdown.tell = before
-            self._answered = ShutdownStage.KILL
-
-    async def answer(self, stage: ShutdownStage) -> None:
-        """Tell a stage of stopping, if it was not told."""
-        if stage > self._answered:
-            self._answered = stage
-            await self._send(WatchStopping(stage=_STAGES[stage], active=len(self._at_work)))
+    async def report_shutdown(self, stage: ShutdownStage) -> None:
+        await self._send(WatchStopping(stage=_STAGES[stage], active=len(self._at_work)))

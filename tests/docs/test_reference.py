@@ -32,9 +32,9 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "The file": config.Config,
     "agents": config.Agents,
     "limits": config.Limits,
-    "spawn": config.Spawn,
-    "ci": config.Ci,
-    "notify": config.Notify,
+    "spawn": config.SpawnSettings,
+    "ci": config.CiSettings,
+    "notify": config.NotifySettings,
 }
 
 CATEGORIES = {
@@ -153,7 +153,7 @@ def test_every_last_event_of_a_loop_is_documented_with_its_exit_code() -> None:
 
 def _ending(*, spec_issues: int = 0, blocked: int = 0) -> End:
     """Return how a watch with --until-idle ends."""
-    end = decide(Standing(until_idle=True), Known(spec_issues=spec_issues, ready=(), blocked=blocked))
+    end = decide(WatchState(until_idle=True), WatchSnapshot(spec_issues=spec_issues, ready=(), blocked=blocked))
     assert isinstance(end, End)
     return end
 
@@ -165,7 +165,7 @@ def test_every_end_of_a_watch_is_documented_with_its_exit_codes() -> None:
     }
     failed: list[Literal["validation-failed", "poll-failed", "setup-failed"]]
     failed = ["validation-failed", "poll-failed", "setup-failed"]
-    ends = [decide(Standing(failure=reason), None) for reason in failed]
+    ends = [decide(WatchState(failure=reason), None) for reason in failed]
     assert documented == {
         "idle": [end.exit_code for end in (_ending(), _ending(spec_issues=1, blocked=1), _ending(blocked=1))],
         "interrupted": [128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],

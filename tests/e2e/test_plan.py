@@ -16,7 +16,7 @@ import trio
 from tests.e2e.house import ClaudeHouse, claude_house, write
 from tests.e2e.loopback import Say, Script
 from tests.process.house import COMMAND
-from tests.process.test_plan import Shell, terminal
+from tests.process.pseudo_terminal import Shell, terminal
 
 pytestmark = pytest.mark.e2e
 

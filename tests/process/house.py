@@ -13,11 +13,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import trio
 
 from cuggino.events import LogLine, PrintableEvent, WatchLoopEvent, decode_log_line
@@ -59,17 +60,10 @@ AT_GATE: Step = {"do": "run", "command": "touch gate; while test -e gate; do sle
 """Waits in a tool until the file `gate`, which it makes, is removed: `House.at_gate` and `House.open_gate`."""
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """A cuggino that has ended. `code` is negative for a signal."""
+class Printed:
+    """What cuggino printed with `--json`."""
 
-    code: int
-    out: str
-    err: str
-
-    @property
-    def events(self) -> list[PrintableEvent]:
-        """What `--json` printed."""
-        return [decode_log_line(line).event for line in self.out.splitlines()]
+    events: list[PrintableEvent]
 
     @property
     def names(self) -> list[str]:
@@ -77,8 +71,21 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> list[WatchLoopEvent]:
-        """What the watch itself said."""
+        """The watch's own events."""
         return [event for event in self.events if isinstance(event, WatchLoopEvent)]
+
+
+@dataclass(kw_only=True)
+class Finished(Printed):
+    """A cuggino that has ended. `code` is negative for a signal."""
+
+    code: int
+    out: str
+    err: str
+
+    @cached_property
+    def events(self) -> list[PrintableEvent]:  # type: ignore[override]
+        return [decode_log_line(line).event for line in self.out.splitlines()]
 
 
 class House:
@@ -236,8 +243,8 @@ def quick_watch(**intervals: Any) -> tuple[str, ...]:
     return ("-P", QUICK_WATCH, json.dumps(intervals))
 
 
-class Running:
-    """A cuggino at work. What it prints is read all the time."""
+class Running(Printed):
+    """A running cuggino. Its output is read all the time."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -266,15 +273,6 @@ class Running:
         assert self.process.stderr is not None
         async for chunk in self.process.stderr:
             self.err += chunk
-
-    @property
-    def names(self) -> list[str]:
-        return [type(event).__name__ for event in self.events]
-
-    @property
-    def told(self) -> list[WatchLoopEvent]:
-        """What the watch itself said."""
-        return [event for event in self.events if isinstance(event, WatchLoopEvent)]
 
     async def until(self, what: str | PrintableEvent, times: int = 1) -> None:
         """Wait until an event of this kind, or this very event, was printed so often."""

@@ -30,7 +30,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     assert others == []
 
 
-def test_a_script_iterates_the_events_and_has_the_outcome(house: House) -> None:
+def test_a_script_gets_the_events_and_the_outcome(house: House) -> None:
     with api.run("the work", root=house.root) as loop:
         names = [type(event).__name__ for event in loop]
     assert names[:2] == ["LoopStart", "IterationStart"]
@@ -39,13 +39,13 @@ def test_a_script_iterates_the_events_and_has_the_outcome(house: House) -> None:
     assert house.wip == []
 
 
-def test_a_script_that_leaves_early_interrupts_the_loop_which_can_be_gone_on_with(house: House) -> None:
+def test_leaving_the_block_early_interrupts_the_loop_and_keeps_the_session(house: House) -> None:
     house.play(script(implementer=[HANG]))
     with api.run("the work", root=house.root) as loop:
         for event in loop:
             if type(event).__name__ == "AgentMessage":
                 break
-    with pytest.raises(CugginoError, match="not come to its end"):
+    with pytest.raises(CugginoError, match="has not ended yet"):
         _ = loop.outcome
     with api.run(root=house.root, resume=True) as loop:
         names = [type(event).__name__ for event in loop]
@@ -53,7 +53,7 @@ def test_a_script_that_leaves_early_interrupts_the_loop_which_can_be_gone_on_wit
     assert names[-1] == "LoopApproved"
 
 
-def test_a_backlog_item_whose_session_is_gone_on_with_is_archived(house: House) -> None:
+def test_a_backlog_item_is_archived_when_its_session_is_resumed(house: House) -> None:
     project = Project.find(house.root)
     project.prepare()
     (project.backlog / "a.md").write_text("do it")

@@ -28,7 +28,7 @@ def put(house: House, folder: str, **texts: str) -> Path:
     return place
 
 
-async def test_an_item_is_added_behind_the_others_and_its_name_is_told(house: House) -> None:
+async def test_an_item_is_added_to_the_end_and_its_path_is_printed(house: House) -> None:
     house.item("010-first.md")
     added = await house.run("backlog", "add", "Export the list as CSV, see .specs/export.md")
     assert (added.code, added.out, added.err) == (0, "Added .cuggino/backlog/020-export-the-list-as-csv-see.md\n", "")
@@ -58,10 +58,10 @@ async def test_a_text_may_begin_with_a_dash_or_come_from_stdin(house: House) -> 
 
 
 @pytest.mark.parametrize(("arguments", "told"), [(("add", " "), "empty"), (("add", "-"), "empty"), (("add",), "TEXT")])
-async def test_nothing_to_add_is_refused(house: House, arguments: tuple[str, ...], told: str) -> None:
+async def test_nothing_to_add_is_refused(house: House, arguments: tuple[str, ...], expected: str) -> None:
     finished = await house.run("backlog", *arguments)
     assert finished.code == 2
-    assert told in finished.err + finished.out
+    assert expected in finished.err + finished.out
     assert list(house.backlog.iterdir()) == []
 
 
@@ -76,22 +76,26 @@ async def test_an_issue_is_listed_shown_and_resolved(house: House) -> None:
     assert [path.name for path in place.iterdir()] == [OTHER]
 
 
-async def test_a_finding_is_resolved_by_the_path_that_a_watch_told(house: House) -> None:
+async def test_a_finding_is_resolved_by_the_path_that_a_watch_printed(house: House) -> None:
     place = put(house, "tbd", **{ISSUE: "Sessions never expire\n…"})
     assert (await house.run("tbd", "resolve", f".cuggino/tbd/{ISSUE}")).code == 0
     assert list(place.iterdir()) == []
 
 
-async def test_what_is_not_clear_deletes_nothing(house: House) -> None:
+async def test_an_ambiguous_or_unknown_name_deletes_nothing(house: House) -> None:
     place = put(house, "spec-issues", **{ISSUE: "a", OTHER: "b"})
-    for beginning, told in (("0199", "More than one spec issue"), ("", "no spec issue"), ("x", "There are:")):
+    for beginning, expected in (
+        ("0199", "More than one spec issue"),
+        ("", "No spec issue"),
+        ("x", "cuggino issues list"),
+    ):
         finished = await house.run("issues", "resolve", beginning)
         assert finished.code == 2
-        assert told in finished.err
+        assert expected in finished.err
     assert len(list(place.iterdir())) == 2
 
 
-async def test_programs_read_a_line_of_json_each(house: House) -> None:
+async def test_with_json_each_entry_is_an_object_on_a_line(house: House) -> None:
     put(house, "tbd", **{ISSUE: "one", OTHER: "two\n\x1b"})
     listed = await house.run("tbd", "list", "--json")
     assert [json.loads(line) for line in listed.out.splitlines()] == [
@@ -101,7 +105,7 @@ async def test_programs_read_a_line_of_json_each(house: House) -> None:
 
 
 @pytest.mark.parametrize("command", ["backlog", "issues", "tbd"])
-async def test_an_empty_folder_is_told_and_nothing_is_made(house: House, command: str) -> None:
+async def test_an_empty_list_says_so_and_creates_nothing(house: House, command: str) -> None:
     finished = await house.run(command, "list")
     assert (finished.code, finished.out) == (0, "")
     assert finished.err.startswith("cuggino: There are no ")
@@ -109,24 +113,24 @@ async def test_an_empty_folder_is_told_and_nothing_is_made(house: House, command
     assert not house.state.exists()
 
 
-async def test_without_a_project_it_says_so_and_adding_makes_one_here(house: House, tmp_path: Path) -> None:
+async def test_adding_outside_of_a_project_creates_one_here(house: House, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     listed = await house.run("backlog", "list", cwd=nowhere)
-    assert "no project here or above" in listed.err
+    assert "not inside a project" in listed.err
     added = await house.run("backlog", "add", "a", cwd=nowhere)
     assert added.out == "Added .cuggino/backlog/010-a.md\n"
-    assert f"{nowhere} had no .cuggino folder" in added.err
+    assert f"Created {nowhere / '.cuggino'}" in added.err
 
 
-async def test_below_the_root_the_same_folders_are_meant(house: House) -> None:
+async def test_a_subdirectory_uses_the_projects_backlog(house: House) -> None:
     below = house.root / "src"
     below.mkdir()
     added = await house.run("backlog", "add", "a", cwd=below)
     assert added.out == f"Added {house.backlog}/010-a.md\n"
 
 
-async def test_a_reader_that_goes_away_is_no_error(house: House) -> None:
+async def test_a_closed_pipe_ends_with_141_and_without_a_message(house: House) -> None:
     put(house, "backlog", **{f"{n:04}.md": "x" * 100 for n in range(2000)})
     command = f"{sys.executable} {' '.join(COMMAND)} backlog list; echo $? >&2"
     piped = await trio.run_process(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +18,7 @@ from cuggino.cli.completion import names_in
 from cuggino.loop.session import Session
 from cuggino.project import Project
 from tests.process.house import House
+from tests.process.pseudo_terminal import terminal
 
 READY = "READY>"
 
@@ -37,8 +34,8 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def environment(house: House) -> dict[str, str]:
-    return {**house.environment, "PATH": f"{house.home.parent / 'bin'}:{os.environ['PATH']}"}
+def path(house: House) -> str:
+    return f"{house.home.parent / 'bin'}:{os.environ['PATH']}"
 
 
 async def install(house: House, shell: str) -> str:
@@ -47,50 +44,6 @@ async def install(house: House, shell: str) -> str:
     assert done.code == 0
     assert done.err == ""
     return done.out
-
-
-class Terminal:
-    """A shell that a person types into."""
-
-    def __init__(self, own: int) -> None:
-        self._own = own
-        self._shown = ""
-
-    async def type(self, text: str) -> None:
-        self._shown = ""
-        await trio.lowlevel.wait_writable(self._own)
-        os.write(self._own, text.encode())
-
-    async def until(self, text: str) -> None:
-        """Wait until this was shown since the last word was typed."""
-        while text not in self._shown:
-            await trio.lowlevel.wait_readable(self._own)
-            self._shown += os.read(self._own, 65536).decode(errors="replace")
-
-
-@asynccontextmanager
-async def terminal(house: House, *shell: str) -> AsyncIterator[Terminal]:
-    own, theirs = os.openpty()
-    try:
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
-        process = await trio.lowlevel.open_process(
-            shell,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**environment(house), "TERM": "dumb"},
-            cwd=house.root,
-            start_new_session=True,
-        )
-        try:
-            yield Terminal(own)
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-    finally:
-        os.close(own)
-        os.close(theirs)
 
 
 def needs(shell: str) -> pytest.MarkDecorator:
@@ -115,11 +68,11 @@ async def prepare(house: House, shell: str) -> None:
 async def test_commands_and_options_are_completed(house: House, shell: str, argv: Sequence[str]) -> None:
     await prepare(house, shell)
     with trio.fail_after(30):
-        async with terminal(house, *argv) as at:
+        async with terminal(house, *argv, size=(40, 200), PATH=path(house), TERM="dumb") as at:
             await at.until(READY)
-            await at.type("cuggino doc\t")
+            at.type(b"cuggino doc\t")
             await at.until("cuggino doctor ")
-            await at.type("--js\t")
+            at.type(b"--js\t")
             await at.until("--json")
 
 
@@ -130,9 +83,9 @@ async def test_the_id_of_a_session_is_completed(house: House, shell: str, argv: 
     session = Session.create(project, "the CSV export")
     await prepare(house, shell)
     with trio.fail_after(30):
-        async with terminal(house, *argv) as at:
+        async with terminal(house, *argv, size=(40, 200), PATH=path(house), TERM="dumb") as at:
             await at.until(READY)
-            await at.type(f"cuggino run --resume {session.id[:5]}\t")
+            at.type(f"cuggino run --resume {session.id[:5]}\t".encode())
             await at.until(session.id[5:])
 
 
@@ -147,7 +100,7 @@ async def test_fish_completes_commands_options_and_sessions(house: House) -> Non
         return subprocess.run(
             ["fish", "-c", 'complete -C "$argv"', line],
             cwd=house.root,
-            env=environment(house),
+            env=house.environment | {"PATH": path(house)},
             check=True,
             capture_output=True,
             text=True,
@@ -171,7 +124,7 @@ async def test_installing_twice_leaves_one_line_in_the_shells_file(house: House)
     assert str(script) in said
 
 
-async def test_a_home_that_cannot_be_written_to_is_told(house: House) -> None:
+async def test_a_home_directory_that_cannot_be_written_is_an_error(house: House) -> None:
     (house.home / ".local").write_text("")
     with trio.fail_after(20):
         done = await house.run("--install-completion", "bash")
@@ -180,7 +133,7 @@ async def test_a_home_that_cannot_be_written_to_is_told(house: House) -> None:
     assert str(house.home / ".local") in done.err
 
 
-def test_the_items_of_the_backlog_are_offered_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_items_of_the_backlog_are_suggested(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     context = cast(CompletionContext, None)
     monkeypatch.chdir(house.root)
     assert names_in(lambda project: project.backlog)(context) == []
@@ -191,7 +144,7 @@ def test_the_items_of_the_backlog_are_offered_and_nothing_else(house: House, mon
     assert names_in(lambda project: project.backlog)(context) == ["1.md", "2.md"]
 
 
-async def test_without_a_project_there_is_nothing_to_offer_and_no_error(house: House, tmp_path: Path) -> None:
+async def test_outside_of_a_project_nothing_is_suggested(house: House, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with trio.fail_after(20):
         done = await house.run("__complete", "run", "--resume", "", cwd=tmp_path / "empty")

@@ -14,7 +14,7 @@ from tests.process.house import DONE, House, script
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "see-what-is-going-on.md"
 
 
-async def test_the_guides_script_tells_what_waits_and_what_it_has_cost(tmp_path: Path) -> None:
+async def test_the_guides_script_prints_what_waits_and_the_cost(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     usage = {"do": "usage", "cost": 0.25}
     house = House(tmp_path, play=script(implementer=[[usage, *DONE], [usage, *DONE]]))

@@ -46,7 +46,7 @@ def imported(*arguments: str) -> frozenset[str]:
     return frozenset(line.rpartition("|")[2].strip() for line in with_times if line.startswith("import time:"))
 
 
-def test_the_version_is_told_before_anything_is_imported() -> None:
+def test_the_version_is_printed_before_anything_is_imported() -> None:
     modules = imported("--version")
     assert {name for name in modules if name.startswith("cuggino")} == {"cuggino"}
     assert modules.isdisjoint({"trio", "cyclopts", "msgspec", "asyncio", "pathlib", "typing"})

@@ -138,9 +138,9 @@ async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> No
         ("2.md", "working"),
         ("3.md", "ready"),
     ]
-    assert sorted(line for line in page if line.startswith("Works on")) == [
-        "Works on    1.md: Item 1",
-        "Works on    2.md: Item 2",
+    assert sorted(line for line in page if line.startswith("Working on")) == [
+        "Working on  1.md: Item 1",
+        "Working on  2.md: Item 2",
     ]
     assert [item["session"] for item in left["backlog"]] == [jobs["1.md"]["session"], jobs["2.md"]["session"], None]
     assert left["sessions"] == [], "in sandboxes, where only a watch goes on with them"

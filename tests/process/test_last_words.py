@@ -12,17 +12,14 @@ import trio
 from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.agents.headless import LAST_WORDS, HeadlessAgent
+from cuggino.clock import uuid7
 from cuggino.events import Event, SystemMessage, ToBeDiscussed, UsageReport
 from cuggino.process.children import Children
-from cuggino.project import uuid7
 from cuggino.roles import Role
 
 FINDING = {
     "type": "assistant",
-    "message": {
-        "id": "m1",
-        "content": [{"type": "text", "text": "<TO_BE_DISCUSSED>the first</TO_BE_DISCUSSED> and "}],
-    },
+    "message": {"id": "m1", "content": [{"type": "text", "text": "<TO_BE_DISCUSSED>the first</TO_BE_DISCUSSED> and "}]},
 }
 ANOTHER = {
     "type": "assistant",
@@ -71,39 +68,39 @@ def children() -> Children:
     return Children(marker=uuid7().replace("-", ""))
 
 
-def told(events: list[Event]) -> list[Event]:
+def findings(events: list[Event]) -> list[Event]:
     return [event for event in events if isinstance(event, ToBeDiscussed)]
 
 
-async def test_findings_and_cost_that_come_with_the_stop_are_told(tmp_path: Path) -> None:
+async def test_findings_and_cost_that_arrive_during_the_stop_are_sent(tmp_path: Path) -> None:
     words = printing(FINDING, ANOTHER, RESULT)
     events = await stopped(tmp_path, f"trap {shlex.quote(words + '; exit 0')} INT")
-    assert told(events) == LATER
+    assert findings(events) == LATER
     assert [event.cost_usd for event in events if isinstance(event, UsageReport)] == [0.25]
 
 
-async def test_a_line_that_was_torn_is_no_line(tmp_path: Path) -> None:
+async def test_an_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     words = printing(FINDING, torn='{"type": "assist')
     events = await stopped(tmp_path, f"trap {shlex.quote(words + '; exit 0')} INT")
-    assert told(events) == LATER[:1]
+    assert findings(events) == LATER[:1]
     assert len([event for event in events if isinstance(event, SystemMessage)]) == 1, "nobody complains of it"
 
 
-async def test_nothing_is_told_twice_when_the_stop_comes_between_two_events(tmp_path: Path) -> None:
+async def test_no_event_is_sent_twice_if_the_stop_comes_between_two(tmp_path: Path) -> None:
     """All is printed before the stop; each event takes its time, so the stop falls into their midst."""
     lines = [{**FINDING, "message": {"id": f"m{n}", "content": said(n)}} for n in range(200)]
     events = await stopped(tmp_path, f"trap {shlex.quote(printing(*lines) + '; exit 0')} INT")
-    assert told(events) == [ToBeDiscussed(content=str(n)) for n in range(200)]
+    assert findings(events) == [ToBeDiscussed(content=str(n)) for n in range(200)]
 
 
 def said(n: int) -> list[dict[str, str]]:
     return [{"type": "text", "text": f"<TO_BE_DISCUSSED>{n}</TO_BE_DISCUSSED>"}]
 
 
-async def test_who_takes_the_events_slowly_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+async def test_a_slow_receiver_does_not_delay_the_stop(tmp_path: Path) -> None:
     lines = [{**FINDING, "message": {"id": f"m{n}", "content": said(n)}} for n in range(500)]
     started = trio.current_time()
     events = await stopped(tmp_path, f"trap {shlex.quote(printing(*lines) + '; exit 0')} INT", slow=0.05)
     assert trio.current_time() - started < 10 + LAST_WORDS
-    assert told(events) == [ToBeDiscussed(content=str(n)) for n in range(len(told(events)))]
-    assert len(told(events)) < 500
+    assert findings(events) == [ToBeDiscussed(content=str(n)) for n in range(len(findings(events)))]
+    assert len(findings(events)) < 500

@@ -58,7 +58,7 @@ def holder(project: Project, *options: str) -> Iterator[subprocess.Popen[bytes]]
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_lock_tells_its_owner_while_it_is_held(project: Project) -> None:
+def test_a_held_lock_names_its_owner(project: Project) -> None:
     assert read_owner(project) is None
     with lock(project, "cuggino run", "m") as former:
         assert former is None
@@ -73,7 +73,7 @@ def test_a_lock_tells_its_owner_while_it_is_held(project: Project) -> None:
         assert former is None
 
 
-def test_a_second_one_is_told_who_works_here_and_what_to_do(project: Project) -> None:
+def test_a_second_command_is_refused_with_the_name_of_the_first(project: Project) -> None:
     with holder(project) as process:
         with pytest.raises(LockedError) as caught, lock(project, "cuggino run", "m"):
             pass
@@ -81,7 +81,9 @@ def test_a_second_one_is_told_who_works_here_and_what_to_do(project: Project) ->
         assert owner is not None
         assert owner.pid == process.pid
         assert owner.lives()
-    assert f"`cuggino watch` (process {process.pid}) works in {project.root} since 20" in caught.value.message
+    assert (
+        f"`cuggino watch` (process {process.pid}) has been working in {project.root} since 20" in caught.value.message
+    )
     assert f"kill {process.pid}" in caught.value.advice
 
 
@@ -92,7 +94,7 @@ def test_the_same_process_cannot_hold_it_twice(project: Project) -> None:
         assert read_owner(project) is not None
 
 
-def test_who_holds_the_lock_but_has_not_written_its_record_is_not_named_wrongly(project: Project) -> None:
+def test_a_holder_without_a_valid_record_is_not_named(project: Project) -> None:
     with lock(project, "a", "m"):
         for record in (b"", b'{"pid": 1', project.lock_file.read_bytes().replace(b'"pid":', b'"pid":1')):
             project.lock_file.write_bytes(record)
@@ -100,7 +102,7 @@ def test_who_holds_the_lock_but_has_not_written_its_record_is_not_named_wrongly(
                 pass
 
 
-def test_a_killed_owner_is_handed_to_the_next(project: Project) -> None:
+def test_the_next_command_gets_the_killed_owner(project: Project) -> None:
     with holder(project) as process:
         process.kill()
         process.wait()
@@ -132,7 +134,7 @@ def test_an_error_in_the_block_releases_the_lock_as_well(project: Project) -> No
 
 
 @pytest.mark.parametrize("record", [b"", b"{", b"[]", b"{}", b"\xff", b'{"pid": "x"}', b"x" * 100_000])
-def test_a_torn_record_is_none(project: Project, record: bytes) -> None:
+def test_a_damaged_record_counts_as_none(project: Project, record: bytes) -> None:
     project.lock_file.write_bytes(record)
     assert read_owner(project) is None
     with lock(project, "a", "m") as former:
@@ -158,6 +160,6 @@ def test_reading_the_owner_neither_writes_nor_needs_the_state_folder(project: Pr
     assert read_owner(Project(tmp_path / "elsewhere")) is None
 
 
-def test_a_lock_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be opened"), lock(Project(tmp_path), "a", "m"):
         pass

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import trio
 
 from tests.process.house import AT_GATE, COMMAND, House, Step, turn
+from tests.process.pseudo_terminal import Shell, terminal
 
 OWN_TERMINAL = "/proc/$PPID/fd/0"
 """The agent's stdin, for what a command of the agent asks of the terminal."""
@@ -28,75 +27,6 @@ GREETING: Step = {"do": "say", "text": "What shall we build?"}
 def talk(*steps: Step) -> dict[str, Any]:
     """A script of one conversation."""
     return {"interactive": [turn(*steps)]}
-
-
-class Shell:
-    """A terminal with one program at work in it, which is the leader of the terminal's session."""
-
-    def __init__(self, process: trio.Process, master: int, slave: int) -> None:
-        self.process = process
-        self.master = master
-        self.slave = slave
-        self.screen = b""
-        self._news = trio.Event()
-
-    async def read(self) -> None:
-        while True:
-            try:
-                await trio.lowlevel.wait_readable(self.master)
-                self.screen += os.read(self.master, 65536)
-            except (OSError, trio.ClosedResourceError):
-                return
-            self._news.set()
-            self._news = trio.Event()
-
-    async def until(self, text: str) -> None:
-        """Somebody has seen this."""
-        with trio.move_on_after(15):
-            while text.encode() not in self.screen:
-                await self._news.wait()
-        assert text.encode() in self.screen, self.screen.decode()
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def settings(self) -> list[Any]:
-        return termios.tcgetattr(self.slave)
-
-    def hang_up(self) -> None:
-        """Close the window."""
-        trio.lowlevel.notify_closing(self.master)
-        os.close(self.slave)
-        os.close(self.master)
-        self.slave = self.master = -1
-
-
-@asynccontextmanager
-async def terminal(house: House, *argv: str) -> AsyncIterator[Shell]:
-    """A program in a terminal of its own; killed at the end if it still runs."""
-    master, slave = pty.openpty()
-    os.set_blocking(master, False)
-    process = await trio.lowlevel.open_process(
-        ["setsid", "--ctty", *argv],
-        cwd=house.root,
-        env=house.environment,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    shell = Shell(process, master, slave)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(shell.read)
-        try:
-            yield shell
-        finally:
-            with trio.CancelScope(shield=True):
-                if process.returncode is None:
-                    process.kill()
-                await process.wait()
-            nursery.cancel_scope.cancel()
-            if shell.master >= 0:
-                shell.hang_up()
 
 
 PLAN = (sys.executable, *COMMAND, "plan")
@@ -111,13 +41,7 @@ async def planning(folder: Path, *steps: Step, **config: Any) -> AsyncIterator[t
             yield house, shell
 
 
-async def until_nothing_is_left(house: House) -> None:
-    """Only what the kernel or a guard does after cuggino's own end is waited for."""
-    while house.left():  # noqa: ASYNC110 - other processes
-        await trio.sleep(0.01)
-
-
-async def test_what_is_typed_reaches_the_agent_and_what_it_says_the_person(tmp_path: Path) -> None:
+async def test_the_person_and_the_agent_talk_through_the_terminal(tmp_path: Path) -> None:
     ask: Step = {"do": "run", "command": f"read line < {OWN_TERMINAL}; echo $line > typed"}
     async with planning(tmp_path, GREETING, ask, {"do": "say", "text": "Good."}) as (house, shell):
         await shell.until("What shall we build?")
@@ -154,7 +78,7 @@ async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) ->
         assert house.left() == []
 
 
-async def test_ctrl_c_ends_nothing_if_the_agent_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_nothing_if_the_agent_ignores_it(tmp_path: Path) -> None:
     steps: Sequence[Step] = (
         {"do": "ignore-signals", "signals": ["INT"]},
         GREETING,
@@ -206,27 +130,20 @@ async def test_an_agent_that_does_not_obey_is_killed_at_the_second_signal(tmp_pa
         assert house.left() == []
 
 
-async def test_a_closed_terminal_leaves_nothing(tmp_path: Path) -> None:
-    async with planning(tmp_path, {"do": "leave", "setsid": True}, GREETING, {"do": "hang"}) as (house, shell):
-        await shell.until("build?")
-        shell.hang_up()
-        await shell.process.wait()
-        assert house.left() == []
-
-
-async def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
-    hidden = {"do": "leave", "setsid": True, "ignoreSignals": True}
-    async with planning(tmp_path, {"do": "ignore-signals"}, hidden, GREETING, {"do": "hang"}) as (house, shell):
-        await shell.until("build?")
-        shell.process.kill()
-        await shell.process.wait()
-        await until_nothing_is_left(house)
-
-
-async def test_what_the_agent_left_running_ends_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["closed window", "kill -9", "the agent's end"])
+async def test_nothing_is_left_running(tmp_path: Path, end: str) -> None:
     stray = {"do": "leave", "setsid": True, "doubleFork": True, "ignoreSignals": True}
-    async with planning(tmp_path, stray, GREETING) as (house, shell):
-        assert await shell.process.wait() == 0
+    hang: Sequence[Step] = () if end == "the agent's end" else ({"do": "hang"},)
+    ignoring: Sequence[Step] = ({"do": "ignore-signals"},) if end == "kill -9" else ()
+    async with planning(tmp_path, *ignoring, stray, GREETING, *hang) as (house, shell):
+        await shell.until("build?")
+        if end == "closed window":
+            shell.hang_up()
+        elif end == "kill -9":
+            shell.process.kill()
+        await shell.process.wait()
+        while end == "kill -9" and house.left():  # noqa: ASYNC110 - the kernel and a guard still work after cuggino's own end
+            await trio.sleep(0.01)
         assert house.left() == []
 
 
@@ -251,7 +168,7 @@ async def planning_below_a_shell(folder: Path, *steps: Step) -> AsyncIterator[tu
             assert house.left() == []
 
 
-async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_z_returns_to_the_shell_and_fg_resumes(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, AT_GATE, GREETING, {"do": "exit", "code": 6}) as (house, shell):
         await house.at_gate()
         shell.type(b"\x1a")
@@ -260,7 +177,7 @@ async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> Non
         shell.type(b"fg\n")
 
 
-async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_shell_back(tmp_path: Path) -> None:
+async def test_an_agent_that_stops_itself_on_ctrl_z_returns_to_the_shell(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, STOPS_ITSELF, GREETING, {"do": "exit", "code": 6}) as (_, shell):
         shell.type(b"\n")
         await shell.until("Stopped")
@@ -268,7 +185,7 @@ async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_sh
         shell.type(b"fg\n")
 
 
-async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: Path) -> None:
+async def test_ctrl_z_without_a_shell_stops_nothing(tmp_path: Path) -> None:
     """No shell with jobs is above: cuggino is all that runs in this window."""
     async with planning(tmp_path, STOPS_ITSELF, GREETING) as (_, shell):
         await shell.until("▶ Bash")
@@ -279,7 +196,7 @@ async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: 
 # ---- what it is started with ------------------------------------------------------------------
 
 
-async def test_without_a_terminal_it_says_what_else_there_is(tmp_path: Path) -> None:
+async def test_without_a_terminal_it_names_other_commands(tmp_path: Path) -> None:
     house = House(tmp_path)
     finished = await house.run("plan")
     assert finished.code == 2
@@ -297,21 +214,24 @@ async def test_a_watch_may_be_running(tmp_path: Path) -> None:
                 assert await shell.process.wait() == 0
 
 
-async def test_a_broken_configuration_and_a_missing_agent_are_told(tmp_path: Path) -> None:
+async def test_a_wrong_configuration_and_a_missing_agent_are_errors(tmp_path: Path) -> None:
     house = House(tmp_path, agent="claude")
-    for config, code, told in (('{"agnet": "claude"}', 2, "agnet"), ('{"agent": "claude"}', 1, "not found in PATH")):
+    for config, code, expected in (
+        ('{"agnet": "claude"}', 2, "agnet"),
+        ('{"agent": "claude"}', 1, "not found in PATH"),
+    ):
         (house.root / ".cuggino.json").write_text(config)
         with trio.fail_after(20):
             async with terminal(house, "env", f"PATH={tmp_path}", *PLAN) as shell:
                 assert await shell.process.wait() == code
-                await shell.until(told)
+                await shell.until(expected)
 
 
 PENDING = "Waiting for me: 2 spec issues and 1 finding."
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(tmp_path: Path, waiting: bool) -> None:
+async def test_the_agents_prompt_has_the_paths_and_what_waits_for_the_person(tmp_path: Path, waiting: bool) -> None:
     house = House(tmp_path, specsPath="docs/specs", play={})
     if waiting:
         for name in ("spec-issues/1.md", "spec-issues/2.md", "tbd/3.md"):
@@ -336,5 +256,5 @@ async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(
 def test_the_guard_is_small_enough_to_be_there_before_the_agent() -> None:
     """It must not import what takes long: it is what ends the agent if cuggino dies at once."""
     code = "import sys, cuggino.process.guard; print('trio' in sys.modules, 'cyclopts' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told == "False False\n"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "False False\n"

@@ -11,19 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cuggino.events import (
-    AgentMessage,
-    CheckCommandOutput,
-    CommitFailed,
-    CommitPerformed,
-    LogLine,
-    LoopFailed,
-    LoopSpecIssue,
-    SetupCommandOutput,
-    SystemMessage,
-    ToolResult,
-    decode_log_line,
-)
+from cuggino import events
 from tests.process.house import CHANGES, DONE, PLAN, PROGRESS, House, script
 
 RUN = ("run", "--focus", "the work", "--json")
@@ -49,18 +37,18 @@ async def test_a_run_from_plan_to_approval_leaves_commits_and_nothing_else(tmp_p
     assert house.git("diff", "--cached", "--name-only") == ".specs/app.md\n"
     assert house.wip == []
     assert house.left() == []
-    checks = [event for event in finished.events if isinstance(event, CheckCommandOutput)]
+    checks = [event for event in finished.events if isinstance(event, events.CheckCommandOutput)]
     assert len(checks) == 5
     assert {check.exit_code for check in checks} == {3}
-    setups = [event for event in finished.events if isinstance(event, SetupCommandOutput)]
+    setups = [event for event in finished.events if isinstance(event, events.SetupCommandOutput)]
     assert [setup.output for setup in setups] == ["set up\n"] * 2
 
 
-async def test_the_log_is_what_json_prints(tmp_path: Path) -> None:
+async def test_the_log_has_what_json_prints(tmp_path: Path) -> None:
     house = House(tmp_path)
     with trio.fail_after(20):
         finished = await house.run(*RUN)
-    assert house.logged() == [decode_log_line(line) for line in finished.out.splitlines()]
+    assert house.logged() == [events.decode_log_line(line) for line in finished.out.splitlines()]
     (log,) = (house.state / "logs").iterdir()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     first = json.loads(finished.out.splitlines()[0])
@@ -86,7 +74,7 @@ async def test_a_spec_issue_ends_with_4_and_is_in_its_file(tmp_path: Path) -> No
         finished = await house.run(*RUN)
     assert finished.code == 4
     last = finished.events[-1]
-    assert isinstance(last, LoopSpecIssue)
+    assert isinstance(last, events.LoopSpecIssue)
     assert (house.state / "spec-issues" / last.filename).read_text() == "a or b?\n"
     assert house.wip == []
 
@@ -98,19 +86,19 @@ async def test_max_iterations_end_with_5(tmp_path: Path) -> None:
     assert house.wip == []
 
 
-async def test_a_failure_ends_with_1_and_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_a_failure_ends_with_1_and_says_how_to_resume(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(planner=[[{"do": "fail", "kind": "no-key"}]]))
     with trio.fail_after(20):
         finished = await house.run(*RUN)
     assert finished.code == 1
     last = finished.events[-1]
-    assert isinstance(last, LoopFailed)
+    assert isinstance(last, events.LoopFailed)
     assert "/login" in last.message
     (state,) = (name for name in house.wip if name.endswith(".json"))
     assert f"cuggino run --resume {state.removesuffix('.json')}" in finished.err
 
 
-async def test_an_agent_that_goes_on_for_ever_after_its_result_is_stopped(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_exit_after_its_result_is_stopped(tmp_path: Path) -> None:
     """Ten real seconds: the one test that shows it with a real process."""
     house = House(tmp_path, play=script(planner=[[*PLAN, {"do": "result"}, {"do": "hang"}]]))
     with trio.fail_after(30):
@@ -129,7 +117,7 @@ async def test_a_line_of_10_mb_and_text_that_is_hostile_to_terminals(tmp_path: P
     assert finished.code == 0
     assert "\x1b" not in finished.out
     assert "\x07" not in finished.out
-    assert any(isinstance(line.event, AgentMessage) and len(line.event.text) > 9_000_000 for line in logged)
+    assert any(isinstance(line.event, events.AgentMessage) and len(line.event.text) > 9_000_000 for line in logged)
 
 
 async def test_check_output_of_any_size_reaches_the_next_agent_as_a_file(tmp_path: Path) -> None:
@@ -140,10 +128,12 @@ async def test_check_output_of_any_size_reaches_the_next_agent_as_a_file(tmp_pat
     )
     with trio.fail_after(30):
         finished = await house.run(*RUN)
-    check = next(event for event in finished.events if isinstance(event, CheckCommandOutput))
+    check = next(event for event in finished.events if isinstance(event, events.CheckCommandOutput))
     assert len(check.output) < 70_000
     assert check.output.endswith("@/etc/passwd\n")
-    result = next(event for event in finished.events if isinstance(event, ToolResult) and "check.txt" in event.output)
+    result = next(
+        event for event in finished.events if isinstance(event, events.ToolResult) and "check.txt" in event.output
+    )
     assert result.output.startswith("30000014 ")
 
 
@@ -152,14 +142,14 @@ async def test_a_command_that_takes_too_long_is_stopped_and_says_so(tmp_path: Pa
     with trio.fail_after(30):
         finished = await house.run(*RUN)
     assert finished.code == 0
-    check = next(event for event in finished.events if isinstance(event, CheckCommandOutput))
+    check = next(event for event in finished.events if isinstance(event, events.CheckCommandOutput))
     assert check.exit_code == 124
     assert "begun\n" in check.output
     assert "limits.commandTimeout" in check.output
     assert house.left() == []
 
 
-async def test_what_setup_leaves_running_lives_as_long_as_the_session_and_what_a_check_leaves_does_not(
+async def test_background_processes_of_setup_live_as_long_as_the_session_and_those_of_checks_do_not(
     tmp_path: Path,
 ) -> None:
     house = House(
@@ -178,11 +168,11 @@ async def test_what_setup_leaves_running_lives_as_long_as_the_session_and_what_a
     with trio.fail_after(30):
         finished = await house.run(*RUN)
     assert finished.code == 0
-    assert any(isinstance(event, ToolResult) and "alone" in event.output for event in finished.events)
+    assert any(isinstance(event, events.ToolResult) and "alone" in event.output for event in finished.events)
     assert house.left() == []
 
 
-async def test_a_hook_that_says_no_is_told_in_its_own_words_and_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_a_refusing_hook_is_quoted_and_the_loop_continues(tmp_path: Path) -> None:
     house = House(tmp_path, commit=True)
     hook = house.root / ".git" / "hooks" / "pre-commit"
     hook.write_text("#!/bin/sh\necho 'no commits on Fridays' >&2\nsleep 300 &\nexit 1\n")
@@ -190,9 +180,9 @@ async def test_a_hook_that_says_no_is_told_in_its_own_words_and_the_loop_goes_on
     with trio.fail_after(20):
         finished = await house.run(*RUN)
     assert finished.code == 0
-    failed = [event.message for event in finished.events if isinstance(event, CommitFailed)]
+    failed = [event.message for event in finished.events if isinstance(event, events.CommitFailed)]
     assert "no commits on Fridays" in failed[0]
-    assert not any(isinstance(event, CommitPerformed) for event in finished.events)
+    assert not any(isinstance(event, events.CommitPerformed) for event in finished.events)
     assert house.left() == []
 
 
@@ -201,7 +191,7 @@ async def test_a_dirty_tree_is_warned_about_and_in_the_first_commit(tmp_path: Pa
     (house.root / "mine.txt").write_text("not committed")
     with trio.fail_after(20):
         finished = await house.run(*RUN)
-    assert isinstance(finished.events[1], SystemMessage)
+    assert isinstance(finished.events[1], events.SystemMessage)
     assert "not committed" in finished.events[1].text
     assert "mine.txt" in house.git("show", "--stat", "HEAD")
 
@@ -211,32 +201,22 @@ async def test_a_review_reaches_the_first_planner(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(planner=[[{"do": "run", "command": "cat .cuggino/wip/*.review.md"}, *PLAN]]))
     with trio.fail_after(20):
         finished = await house.run(*RUN, "--review", str(tmp_path / "review.md"))
-    assert any(isinstance(event, ToolResult) and "line 3 is wrong" in event.output for event in finished.events)
+    assert any(isinstance(event, events.ToolResult) and "line 3 is wrong" in event.output for event in finished.events)
 
 
 # ---- what is refused before anything starts ---------------------------------------------------
 
 
-BROKEN = [
-    ('{"maxIterations": "10"}', ["$.maxIterations", '"10"', "integer"]),
-    ('{"maxIterations": 0}', ["$.maxIterations", "0", "1"]),
-    ('{"comit": true}', ["comit", "commit"]),
-    ('{"agent": "clod"}', ["$.agent", '"clod"', "claude", "scripted"]),
-    ('{"limits": {"idleTimeout": -1}}', ["$.limits.idleTimeout", "-1", "more than 0"]),
-    ('{"limits": {"retrys": 1}}', ["$.limits", "retrys", "retries"]),
-    ('{"agents": {"planner": 3}}', ["$.agents.planner", "3"]),
-    ('{"commit": "yes"}', ["$.commit", '"yes"', "true"]),
-    ('{"specsPath": "/etc"}', ["$.specsPath", '"/etc"', "relative"]),
-    ('{"commit": true,}', ["line 1", "JSON"]),
-    ("[]", ["[]", "object"]),
-    ('{"commit": true, "commit": false}', ["commit"]),
-    ('{"checkCommand": ""}', ["$.checkCommand", '""']),
-    ("", ["empty"]),
-]
-
-
-@pytest.mark.parametrize(("text", "words"), BROKEN)
-async def test_a_broken_configuration_is_told_and_nothing_is_started(
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"limits": {"idleTimeout": -1}}', ["$.limits.idleTimeout", "-1", "> 0"]),
+        ('{"comit": true}', ["comit", "commit"]),
+        ('{"commit": true,}', ["line 1", "JSON"]),
+        ("", ["empty"]),
+    ],
+)
+async def test_a_wrong_configuration_is_an_error_and_nothing_starts(
     tmp_path: Path, text: str, words: list[str]
 ) -> None:
     house = House(tmp_path)
@@ -260,27 +240,19 @@ async def test_a_broken_configuration_is_told_and_nothing_is_started(
         (["run", "--resume", "-f", "x"], "--resume"),
         (["run", "--resume", "0", "-f", "x"], "--resume"),
         (["run", "-f", "x", "--review", "nowhere.md"], "nowhere.md"),
-        (["run", "--resume"], "No session"),
+        (["run", "--resume"], "no unfinished session"),
         (["run", "--resume", "0192"], "0192"),
         (["run", "--nonsense"], "--nonsense"),
         (["rnu"], "rnu"),
     ],
 )
-async def test_arguments_that_cannot_be_taken_end_with_2(tmp_path: Path, arguments: list[str], words: str) -> None:
+async def test_wrong_arguments_end_with_2(tmp_path: Path, arguments: list[str], words: str) -> None:
     house = House(tmp_path)
     with trio.fail_after(10):
         finished = await house.run(*arguments)
     assert finished.code == 2
     assert words in finished.err
     assert "Traceback" not in finished.err
-
-
-async def test_a_project_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    (house.root / "src" / "deep").mkdir(parents=True)
-    with trio.fail_after(20):
-        assert (await house.run(*RUN, cwd=house.root / "src" / "deep")).code == 0
-    assert (house.root / "work.txt").exists()
 
 
 async def test_a_second_run_is_refused_and_names_the_first(tmp_path: Path) -> None:
@@ -303,11 +275,11 @@ async def test_a_closed_stdin_and_stderr_do_not_matter(tmp_path: Path) -> None:
             ["sh", "-c", command], cwd=house.root, env=environment, capture_stdout=True, check=False
         )
     assert done.returncode == 0
-    lines: list[LogLine] = [decode_log_line(line) for line in done.stdout.splitlines()]
+    lines: list[events.LogLine] = [events.decode_log_line(line) for line in done.stdout.splitlines()]
     assert type(lines[-1].event).__name__ == "LoopApproved"
 
 
-async def test_a_project_without_git_works_but_for_commits(tmp_path: Path) -> None:
+async def test_a_project_without_git_works_except_for_commits(tmp_path: Path) -> None:
     house = House(tmp_path)
     (house.root / ".git").rename(tmp_path / "git")
     with trio.fail_after(20):
@@ -315,4 +287,4 @@ async def test_a_project_without_git_works_but_for_commits(tmp_path: Path) -> No
         (house.root / ".cuggino.json").write_text('{"agent": "scripted", "commit": true}')
         finished = await house.run(*RUN)
     assert finished.code == 0
-    assert any(isinstance(event, CommitFailed) for event in finished.events)
+    assert any(isinstance(event, events.CommitFailed) for event in finished.events)

@@ -136,10 +136,10 @@ async def test_a_dialogue_in_an_empty_folder_makes_a_project(house: House) -> No
         assert "does nothing else" in said
         talk.type("/etc\n")
         said = await talk.until("specsPath [.specs]: ")
-        assert 'Try again: $.specsPath: found "/etc", which is absolute; allowed is a relative path' in said
+        assert 'Try again: $.specsPath: got "/etc", which is absolute; expected a relative path' in said
         talk.type("docs/specs\n")
         await talk.answer("maxIterations [10]: ", "many")
-        assert 'found "many"; allowed is an integer, 1 or more.' in await talk.until("maxIterations [10]: ")
+        assert 'got "many"; expected an integer ≥ 1.' in await talk.until("maxIterations [10]: ")
         talk.type("3\n")
         await talk.answer("setupCommand [none]: ", "")
         await talk.answer("checkCommand [none]: ", 'make "all of it"')
@@ -239,7 +239,7 @@ async def test_a_broken_file_is_shown_and_kept_and_the_rest_goes_on_from_it(hous
     (house.root / ".cuggino.json.bak").write_text("an older one")
     async with talking(house.root, house.environment) as talk:
         said = await talk.until("specsPath [.specs]: ")
-        assert '$.commit: found "yes"; allowed is true or false.' in said
+        assert '$.commit: got "yes"; expected true or false.' in said
         assert f"\n    {broken}" in said
         talk.type("\n")
         await talk.answer("maxIterations [4]: ", "")
@@ -321,7 +321,7 @@ async def test_set_sets_without_asking(house: House) -> None:
         (["--set", "limits={}"], "as limits.idleTimeout"),
         (
             ["--set", "commit=true", "--set", "limits.retries=-1"],
-            "$.limits.retries: found -1; allowed is an integer, 0",
+            "$.limits.retries: got -1; expected an integer ≥ 0",
         ),
         (["--set", "model=\x1b[2J"], "␛[2J"),
     ],
@@ -353,7 +353,7 @@ async def test_a_folder_in_the_file_s_place_is_told_and_left_alone(house: House)
     with trio.fail_after(20):
         finished = await house.run("setup", "--yes", cwd=empty(house))
     assert finished.code == 2
-    assert "a folder, where a JSON file is expected" in finished.err
+    assert "a directory; expected a JSON file" in finished.err
     assert [path.name for path in empty(house).iterdir()] == [".cuggino.json"]
 
 

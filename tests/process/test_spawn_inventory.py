@@ -129,11 +129,11 @@ async def test_an_item_that_a_watch_works_on_is_not_cleaned(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["  \n"], ["There is no task", "cuggino spawn"]),
-        (["Do it.", "--idle-timeout", "0"], ["--idle-timeout", "more than 0"]),
-        (["Do it.", "--total-timeout", "-1"], ["--total-timeout", "more than 0"]),
-        (["Do it.", "--idle-timeout", "nan"], ["--idle-timeout", "more than 0"]),
-        (["Do it.", "--max-permission-escalations", "-1"], ["--max-permission-escalations", "0 or more"]),
+        (["  \n"], ["The task is missing", "cuggino spawn"]),
+        (["Do it.", "--idle-timeout", "0"], ["--idle-timeout", "seconds > 0"]),
+        (["Do it.", "--total-timeout", "-1"], ["--total-timeout", "seconds > 0"]),
+        (["Do it.", "--idle-timeout", "nan"], ["--idle-timeout", "seconds > 0"]),
+        (["Do it.", "--max-permission-escalations", "-1"], ["--max-permission-escalations", "≥ 0"]),
         (["Do it.", "--recovery", "interactive"], ["terminal", "another strategy"]),
         (["Do it.", "--recovery", "brave"], ["brave", "moderate", "aggressive", "interactive"]),
         (["Do it.", "--integrate", "push"], ["push", "pr", "merge", "branch"]),

@@ -177,7 +177,7 @@ async def test_ctrl_c_twice_does_not_wait_for_it(tmp_path: Path) -> None:
     async with house.spawning(*house.given()) as running:
         await running.until("AgentMessage")
         running.send(signal.SIGINT)
-        while b"Ctrl+C once more" not in running.err:  # noqa: ASYNC110 - another process
+        while b"Ctrl+C again" not in running.err:  # noqa: ASYNC110 - another process
             await trio.sleep(0.02)
         running.send(signal.SIGINT)
         code, seconds = await running.end()

@@ -186,9 +186,9 @@ async def test_whatever_lies_in_the_backlog_never_ends_the_watch(tmp_path: Path)
     blocked = {event.filename: event.reason for event in finished.told if isinstance(event, WatchItemBlocked)}
     assert blocked == {
         "empty.md": "it is empty",
-        "no text.md": "it is no UTF-8: the byte 0xff in line 2",
+        "no text.md": "it is not valid UTF-8: byte 0xff in line 2",
         "outside.md": "it is a link out of the project",
-        "\\udcff.md": "its name is no UTF-8",
+        "\\udcff.md": "its name is not valid UTF-8",
     }
     assert {path.name for path in backlog.iterdir()} == ignored | set_aside
     completed = [event.filename for event in finished.told if isinstance(event, WatchItemCompleted)]
@@ -513,8 +513,8 @@ async def test_until_idle_says_by_its_exit_code_what_is_left(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--validate-every", "0"), "--validate-every 0: it must be 1 or more."),
-        (("--jobs", "0"), "--jobs 0: it must be 1 or more."),
+        (("--validate-every", "0"), "--validate-every: expected an integer ≥ 1, got 0."),
+        (("--jobs", "0"), "--jobs: expected an integer ≥ 1, got 0."),
     ],
 )
 async def test_arguments_that_cannot_be_taken(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -31,9 +31,9 @@ def archived(project: Project) -> list[str]:
 
 @pytest.mark.parametrize(
     ("data", "reason"),
-    [(b"", "it is empty"), (b" \n\t\n", "it is empty"), (b"a\nb\xff", "no UTF-8: the byte 0xff in line 2")],
+    [(b"", "it is empty"), (b" \n\t\n", "it is empty"), (b"a\nb\xff", "not valid UTF-8: byte 0xff in line 2")],
 )
-def test_an_item_that_no_agent_can_work_on_says_why(project: Project, data: bytes, reason: str) -> None:
+def test_an_unusable_item_has_a_reason(project: Project, data: bytes, reason: str) -> None:
     (project.backlog / "a.md").write_bytes(data)
     item = read_item(project, "a.md")
     assert isinstance(item, Unusable)
@@ -41,7 +41,7 @@ def test_an_item_that_no_agent_can_work_on_says_why(project: Project, data: byte
     assert item.digest != ""
 
 
-def test_links_within_the_project_are_items_and_links_out_of_it_or_to_nothing_are_not(
+def test_only_links_to_files_in_the_project_are_items(
     project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("elsewhere") / "secret"
@@ -55,18 +55,19 @@ def test_links_within_the_project_are_items_and_links_out_of_it_or_to_nothing_ar
     assert isinstance(out, Unusable)
     assert "out of the project" in out.reason
     assert isinstance(lost, Unusable)
-    assert "leads nowhere" in lost.reason
+    assert "broken link" in lost.reason
 
 
-def test_a_missing_item_is_none_and_a_folder_is_unusable(project: Project) -> None:
+def test_a_missing_item_is_none_and_a_directory_is_unusable(project: Project) -> None:
     assert read_item(project, "a.md") is None
     (project.backlog / "b.md").mkdir()
     assert isinstance(read_item(project, "b.md"), Unusable)
 
 
-def test_a_finished_item_moves_to_the_archive(project: Project) -> None:
+def test_a_finished_item_moves_to_the_archive_once(project: Project) -> None:
     item = put(project, "a.md")
     assert archive(project, item) is Removal.REMOVED
+    assert archive(project, item) is Removal.GONE
     assert not (project.backlog / "a.md").exists()
     (kept,) = project.archive.iterdir()
     assert kept.name.endswith("-a.md")
@@ -83,34 +84,19 @@ def test_a_changed_item_stays_untouched(project: Project) -> None:
     assert archived(project) == []
 
 
-def test_a_removed_item_is_gone(project: Project) -> None:
-    item = put(project, "a.md")
-    (project.backlog / "a.md").unlink()
-    assert archive(project, item) is Removal.GONE
-
-
-def test_an_edit_between_the_comparison_and_the_removal_is_not_lost(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    item = put(project, "a.md")
-    (project.backlog / "a.md").write_text("edited in the last moment")
-    monkeypatch.setattr(backlog, "digest_of", lambda *_: item.digest)
-    assert archive(project, item) is Removal.CHANGED
-    assert (project.backlog / "a.md").read_text() == "edited in the last moment"
-    assert archived(project) == []
-
-
-def test_an_edit_and_a_new_file_in_the_same_moment_are_both_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("saved_anew", [False, True])
+def test_an_edit_between_comparison_and_move_is_kept_and_so_is_a_new_file_of_that_name(
+    project: Project, monkeypatch: pytest.MonkeyPatch, saved_anew: bool
 ) -> None:
     item = put(project, "a.md")
     path = project.backlog / "a.md"
     path.write_text("edited in the last moment")
     monkeypatch.setattr(backlog, "digest_of", lambda *_: item.digest)
-    monkeypatch.setattr(backlog, "sync_folder", lambda _folder: path.write_text("saved anew"))
+    if saved_anew:
+        monkeypatch.setattr(backlog, "sync_directory", lambda _directory: path.write_text("saved anew"))
     assert archive(project, item) is Removal.CHANGED
-    assert path.read_text() == "saved anew"
-    assert archived(project) == ["edited in the last moment"]
+    assert path.read_text() == ("saved anew" if saved_anew else "edited in the last moment")
+    assert archived(project) == (["edited in the last moment"] if saved_anew else [])
 
 
 def test_a_name_as_long_as_names_can_be_is_archived(project: Project) -> None:

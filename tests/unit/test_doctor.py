@@ -13,7 +13,7 @@ import pytest
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.agents.claude.login import login, permissions
 from cuggino.agents.diagnosis import Diagnosed
-from cuggino.config import Ci, Config, Notify, Spawn
+from cuggino.config import CiSettings, Config, NotifySettings, SpawnSettings
 from cuggino.doctor import github, settings
 from cuggino.doctor.finding import Level, failure, ok, render, report, warning
 from cuggino.output.page import Page
@@ -184,9 +184,9 @@ def test_claude_can_be_diagnosed() -> None:
 
 def test_gh_is_wanted_only_for_pull_requests_and_ci() -> None:
     assert not github.wanted(Config())
-    assert not github.wanted(Config(spawn=Spawn(integrate="merge")))
-    assert github.wanted(Config(spawn=Spawn(integrate="pr")))
-    assert github.wanted(Config(ci=Ci(threads="bots")))
+    assert not github.wanted(Config(spawn=SpawnSettings(integrate="merge")))
+    assert github.wanted(Config(spawn=SpawnSettings(integrate="pr")))
+    assert github.wanted(Config(ci=CiSettings(threads="bots")))
 
 
 @pytest.mark.parametrize(
@@ -236,15 +236,15 @@ def test_a_program_to_notify_must_be_there(tmp_path: Path) -> None:
     project = Project(tmp_path)
     assert settings.notify(project, Config()) is None
     for notify in (
-        Notify(command=("sh",)),
-        Notify(events=("Note",)),
-        Notify(command=("no-such-bell",), events=("Note",)),
-        Notify(command=("./bell",), events=("Note",)),
+        NotifySettings(command=("sh",)),
+        NotifySettings(events=("Note",)),
+        NotifySettings(command=("no-such-bell",), events=("Note",)),
+        NotifySettings(command=("./bell",), events=("Note",)),
     ):
         found = settings.notify(project, Config(notify=notify))
         assert found is not None
         assert found.level is Level.WARNING
     (tmp_path / "bell").touch(0o755)
-    found = settings.notify(project, Config(notify=Notify(command=("./bell",), events=("Note",))))
+    found = settings.notify(project, Config(notify=NotifySettings(command=("./bell",), events=("Note",))))
     assert found is not None
     assert found.level is Level.OK

@@ -7,41 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cuggino.errors import SessionNotFound
-from cuggino.events import (
-    AgentMessage,
-    CommitPerformed,
-    Done,
-    Event,
-    ImplementingStart,
-    IterationStart,
-    LogLine,
-    LoopApproved,
-    LoopFailed,
-    LoopLimitReached,
-    LoopMaxIterations,
-    LoopSpecIssue,
-    LoopStart,
-    LoopTerminalEvent,
-    PrintableEvent,
-    ToolResult,
-    UsageReport,
-    WatchAuditEnded,
-    WatchAuditFailed,
-    WatchAuditInterrupted,
-    WatchAuditStarted,
-    WatchEnded,
-    WatchItemCompleted,
-    WatchLoopEvent,
-    WatchProcessingItem,
-)
-from cuggino.history.logs import Line, born, parse, read
+from cuggino import events
+from cuggino.errors import NotFound
+from cuggino.history.logs import LogRecord, parse, read
 from cuggino.history.pages import render_sessions
 from cuggino.history.sessions import History, PastSession, choose, recall
 from cuggino.output.jsonlines import encode
 from cuggino.output.page import Page
 from cuggino.output.text import columns
-from cuggino.project import uuid7
 
 A = "01a20036-613d-7871-98ae-4c8044faa5da"
 B = "01a20069-8ad8-7f7d-b2eb-facc01e89543"
@@ -51,14 +24,14 @@ def at(second: int) -> str:
     return f"2026-11-21T22:{second // 60:02}:{second % 60:02}.000Z"
 
 
-def logged(history: History, log: str, *lines: tuple[int, str | None, Event | None]) -> None:
+def logged(history: History, log: str, *lines: tuple[int, str | None, events.Event | None]) -> None:
     history.begin(log)
     for second, session, event in lines:
-        history.add(Line(at(second), session, event))  # type: ignore[arg-type]
+        history.add(LogRecord(at(second), session, event))  # type: ignore[arg-type]
 
 
-def start(focus: str = "the work", backlog_file: str | None = None, *, resumed: bool = False) -> LoopStart:
-    return LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=resumed)
+def start(focus: str = "the work", backlog_file: str | None = None, *, resumed: bool = False) -> events.LoopStart:
+    return events.LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=resumed)
 
 
 def only(sessions: Sequence[PastSession]) -> PastSession:
@@ -69,20 +42,20 @@ def only(sessions: Sequence[PastSession]) -> PastSession:
 # ---- the fold ---------------------------------------------------------------------------------
 
 
-def test_a_session_is_told_with_what_it_was_about_and_came_to() -> None:
+def test_a_session_has_its_focus_counts_cost_and_outcome() -> None:
     history = History()
     logged(
         history,
         "log",
         (0, A, start()),
-        (0, A, IterationStart(iteration=1, max_iterations=3)),
-        (1, A, ImplementingStart(iteration=1)),
-        (2, A, Done(content="")),
-        (3, A, UsageReport(input_tokens=1, cost_usd=0.25)),
-        (4, A, CommitPerformed(iteration=1, commit_hash="a", message="")),
-        (5, A, IterationStart(iteration=2, max_iterations=3)),
-        (6, A, UsageReport(input_tokens=1)),
-        (90, A, LoopApproved(iteration=2)),
+        (0, A, events.IterationStart(iteration=1, max_iterations=3)),
+        (1, A, events.ImplementingStart(iteration=1)),
+        (2, A, events.Done(content="")),
+        (3, A, events.UsageReport(input_tokens=1, cost_usd=0.25)),
+        (4, A, events.CommitPerformed(iteration=1, commit_hash="a", message="")),
+        (5, A, events.IterationStart(iteration=2, max_iterations=3)),
+        (6, A, events.UsageReport(input_tokens=1)),
+        (90, A, events.LoopApproved(iteration=2)),
     )
     assert only(history.sessions()) == PastSession(
         id=A,
@@ -106,14 +79,14 @@ def test_a_session_is_told_with_what_it_was_about_and_came_to() -> None:
 @pytest.mark.parametrize(
     ("end", "outcome", "why"),
     [
-        (LoopApproved(iteration=1), "approved", None),
-        (LoopSpecIssue(iteration=1, content="unclear", filename="x.md"), "spec-issue", "x.md"),
-        (LoopMaxIterations(iteration=1, max_iterations=1), "max-iterations", None),
-        (LoopLimitReached(iteration=1, limit="maxCostUsd", value=5.0), "limit", "maxCostUsd ($5.00)"),
-        (LoopFailed(iteration=1, phase="planner", message="no\nadvice"), "failed", "planner: no"),
+        (events.LoopApproved(iteration=1), "approved", None),
+        (events.LoopSpecIssue(iteration=1, content="unclear", filename="x.md"), "spec-issue", "x.md"),
+        (events.LoopMaxIterations(iteration=1, max_iterations=1), "max-iterations", None),
+        (events.LoopLimitReached(iteration=1, limit="maxCostUsd", value=5.0), "limit", "maxCostUsd ($5.00)"),
+        (events.LoopFailed(iteration=1, phase="planner", message="no\nadvice"), "failed", "planner: no"),
     ],
 )
-def test_each_end_has_its_outcome(end: LoopTerminalEvent, outcome: str, why: str | None) -> None:
+def test_each_end_has_its_outcome(end: events.LoopTerminalEvent, outcome: str, why: str | None) -> None:
     history = History()
     logged(history, "log", (0, A, start()), (1, A, end))
     session = only(history.sessions(growing="log"))
@@ -128,55 +101,55 @@ def test_a_session_without_an_end_runs_if_its_log_still_grows_and_was_interrupte
     assert [it.outcome for it in history.sessions()] == ["interrupted"] * 2
 
 
-def test_a_session_that_was_gone_on_with_is_one_and_pauses_do_not_count() -> None:
+def test_a_resumed_session_is_one_session_without_its_pauses() -> None:
     history = History()
-    logged(history, "first", (0, A, start()), (10, A, LoopFailed(iteration=1, phase="planner", message="x")))
+    logged(history, "first", (0, A, start()), (10, A, events.LoopFailed(iteration=1, phase="planner", message="x")))
     assert only(history.sessions()).outcome == "failed"
-    logged(history, "second", (100, A, start(resumed=True)), (101, A, UsageReport(cost_usd=1.0)))
+    logged(history, "second", (100, A, start(resumed=True)), (101, A, events.UsageReport(cost_usd=1.0)))
     assert only(history.sessions("second")).outcome == "running"
-    logged(history, "third", (200, A, start(resumed=True)), (205, A, LoopApproved(iteration=1)))
+    logged(history, "third", (200, A, start(resumed=True)), (205, A, events.LoopApproved(iteration=1)))
     session = only(history.sessions())
     assert (session.outcome, session.seconds, session.logs) == ("approved", 16.0, ("first", "second", "third"))
     assert (session.started, session.last_event) == (at(0), at(205))
 
 
-def test_a_log_of_a_watch_tells_of_several_sessions_newest_first_and_its_own_events_are_none() -> None:
+def test_the_sessions_in_a_watchs_log_are_listed_latest_first() -> None:
     history = History()
     logged(
         history,
         "log",
-        (0, None, WatchProcessingItem(filename="a.md")),
+        (0, None, events.WatchProcessingItem(filename="a.md")),
         (1, A, start("@/p/a.md", "a.md")),
-        (2, A, LoopApproved(iteration=1)),
-        (2, None, WatchItemCompleted(filename="a.md")),
+        (2, A, events.LoopApproved(iteration=1)),
+        (2, None, events.WatchItemCompleted(filename="a.md")),
         (3, B, start("@/p/b.md", "b.md")),
-        (4, B, LoopFailed(iteration=1, phase="planner", message="overloaded")),
+        (4, B, events.LoopFailed(iteration=1, phase="planner", message="overloaded")),
         (5, B, start("@/p/b.md", "b.md", resumed=True)),
-        (6, None, WatchEnded(reason="interrupted", completed=1, exit_code=130)),
+        (6, None, events.WatchEnded(reason="interrupted", completed=1, exit_code=130)),
     )
-    told = [(it.id, it.backlog_file, it.outcome) for it in history.sessions()]
-    assert told == [(B, "b.md", "interrupted"), (A, "a.md", "approved")]
+    listed = [(it.id, it.backlog_file, it.outcome) for it in history.sessions()]
+    assert listed == [(B, "b.md", "interrupted"), (A, "a.md", "approved")]
 
 
 @pytest.mark.parametrize(
     ("end", "outcome"),
     [
-        (WatchAuditEnded(), "ended"),
-        (WatchAuditInterrupted(), "interrupted"),
-        (WatchAuditFailed(message="no"), "failed"),
+        (events.WatchAuditEnded(), "ended"),
+        (events.WatchAuditInterrupted(), "interrupted"),
+        (events.WatchAuditFailed(message="no"), "failed"),
         (None, "interrupted"),
     ],
 )
-def test_an_audit_is_told_as_one(end: WatchLoopEvent | None, outcome: str) -> None:
+def test_an_audit_is_a_session_of_its_own_kind(end: events.WatchLoopEvent | None, outcome: str) -> None:
     history = History()
     logged(
         history,
         "log",
         (0, A, start()),
-        (1, A, LoopApproved(iteration=1)),
-        (2, None, WatchAuditStarted()),
+        (1, A, events.LoopApproved(iteration=1)),
+        (2, None, events.WatchAuditStarted()),
         (2, B, None),
-        (3, B, UsageReport(cost_usd=2.0)),
+        (3, B, events.UsageReport(cost_usd=2.0)),
         (4, None, end),
     )
     audit, loop = history.sessions()
@@ -187,52 +160,42 @@ def test_an_audit_is_told_as_one(end: WatchLoopEvent | None, outcome: str) -> No
 # ---- lines ------------------------------------------------------------------------------------
 
 
-def line(event: PrintableEvent, session: str | None = A) -> bytes:
-    return encode([LogLine(at=at(0), session=session, event=event)]).rstrip(b"\n")
+def line(event: events.PrintableEvent, session: str | None = A) -> bytes:
+    return encode([events.LogLine(at=at(0), session=session, event=event)]).rstrip(b"\n")
 
 
-def test_a_line_is_parsed_and_what_an_agent_says_is_not_looked_at() -> None:
-    assert parse(line(start())) == Line(at(0), A, start())
-    assert parse(line(AgentMessage(text="long"))) == Line(at(0), A, None)
-    assert parse(line(WatchAuditStarted(), None)) == Line(at(0), None, WatchAuditStarted())
+def test_a_line_is_parsed_without_the_agents_text() -> None:
+    assert parse(line(start())) == LogRecord(at(0), A, start())
+    assert parse(line(events.AgentMessage(text="long"))) == LogRecord(at(0), A, None)
+    assert parse(line(events.WatchAuditStarted(), None)) == LogRecord(at(0), None, events.WatchAuditStarted())
 
 
-def test_an_event_that_this_version_does_not_know_is_a_line_without_one() -> None:
-    assert parse(b'{"at":"x","session":null,"event":{"_tag":"FromTheFuture","a":[1]}}') == Line("x", None, None)
-    assert parse(b'{"at":"x","session":null,"event":{"_tag":"LoopApproved"},"more":1}') == Line("x", None, None)
+def test_a_line_with_an_unknown_event_has_no_event() -> None:
+    assert parse(b'{"at":"x","session":null,"event":{"_tag":"FromTheFuture","a":[1]}}') == LogRecord("x", None, None)
+    assert parse(b'{"at":"x","session":null,"event":{"_tag":"LoopApproved"},"more":1}') == LogRecord("x", None, None)
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b"{", b"null", b"\xff\xfe", b'{"at":"\xff","session":null,"event":{"_tag":"x"}}', b"[" * 100_000]
 )
-def test_what_is_no_line_is_passed_over(raw: bytes) -> None:
+def test_a_damaged_line_is_ignored(raw: bytes) -> None:
     assert parse(raw) is None
 
 
-def test_a_torn_last_line_is_no_line_and_a_torn_one_before_spoils_only_itself(tmp_path: Path) -> None:
+def test_an_incomplete_line_damages_only_itself(tmp_path: Path) -> None:
     log = tmp_path / f"{A}.jsonl"
-    whole = line(ToolResult(id="1", output="日本\n"))
-    log.write_bytes(whole + b"\n" + whole[:40] + b"\n" + line(LoopApproved(iteration=1)) + b"\n" + whole)
+    whole = line(events.ToolResult(id="1", output="日本\n"))
+    log.write_bytes(whole + b"\n" + whole[:40] + b"\n" + line(events.LoopApproved(iteration=1)) + b"\n" + whole)
     assert [type(it.event).__name__ for it in read(log)] == ["NoneType", "LoopApproved"]
     assert only(recall([log, tmp_path / "removed-meanwhile.jsonl"]).sessions()).outcome == "approved"
 
 
-def test_a_log_that_cannot_be_read_is_told_and_hides_no_other(tmp_path: Path) -> None:
+def test_an_unreadable_log_is_reported_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").mkdir()
     (tmp_path / "b.jsonl").write_bytes(line(start()) + b"\n")
     history = recall(sorted(tmp_path.iterdir()))
     assert len(history.sessions()) == 1
     assert [problem.partition(" cannot")[0] for problem in history.unreadable] == [str(tmp_path / "a.jsonl")]
-
-
-def test_an_id_says_when_it_was_made() -> None:
-    made = born(A)
-    assert made is not None
-    assert made.isoformat(timespec="milliseconds") == "2026-11-21T22:24:53.565+00:00"
-    assert born(uuid7()) is not None
-    assert [born(text) for text in ("", "notes", "ffffffff-ffff-7fff-8fff-ffffffffffff", A.replace("-7", "-4"))] == [
-        None
-    ] * 4
 
 
 # ---- choosing ---------------------------------------------------------------------------------
@@ -245,9 +208,9 @@ def test_the_beginning_of_an_id_is_enough_and_a_session_comes_before_its_log() -
     assert choose(B.upper(), [B, A], [log]) == (B, None)
 
 
-@pytest.mark.parametrize(("beginning", "message"), [("01a200", "More than one session"), ("zz", "No log tells")])
-def test_what_does_not_choose_one_says_so(beginning: str, message: str) -> None:
-    with pytest.raises(SessionNotFound, match=message):
+@pytest.mark.parametrize(("beginning", "message"), [("01a200", "More than one session"), ("zz", "No session matches")])
+def test_a_prefix_of_several_ids_or_of_none_is_an_error(beginning: str, message: str) -> None:
+    with pytest.raises(NotFound, match=message):
         choose(beginning, [A, B], [])
 
 
@@ -257,7 +220,7 @@ def test_what_does_not_choose_one_says_so(beginning: str, message: str) -> None:
 def table(*sessions: tuple[str, str, int], width: int = 100) -> list[str]:
     history = History()
     for id_, focus, seconds in sessions:
-        logged(history, "log", (0, id_, start(focus)), (seconds, id_, LoopApproved(iteration=1)))
+        logged(history, "log", (0, id_, start(focus)), (seconds, id_, events.LoopApproved(iteration=1)))
     return render_sessions(history.sessions(), Page(width, colour=False))
 
 
@@ -282,5 +245,5 @@ def test_a_focus_cannot_break_the_table() -> None:
     assert "three" not in row
 
 
-def test_nothing_is_told_as_nothing() -> None:
-    assert table() == ["There is nothing in the logs yet."]
+def test_an_empty_list_says_so() -> None:
+    assert table() == ["The logs are empty."]

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cuggino.errors import StorageError
 from cuggino.events import AgentMessage, Event, LogLine, Note, PingEvent, SystemMessage, ToolCall, decode_log_line
-from cuggino.output.hub import CAPACITY, FLUSH, Hub, _stamps, open_hub
+from cuggino.output.hub import CAPACITY, FLUSH, Hub, open_hub
 from cuggino.output.jsonlines import LogFile, encode
 from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
@@ -112,17 +112,6 @@ async def test_what_waits_is_encoded_and_written_at_once(tmp_path: Path, monkeyp
     async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
         await send_many(hub, 0, CAPACITY)
     assert [data.count(b"\n") for data in writes] == [CAPACITY]
-
-
-def test_a_stamp_is_utc_in_milliseconds_and_moves_on() -> None:
-    times = iter([0.0, 0.9999, 1.0, 1795297964.962])
-    stamp = _stamps(lambda: next(times))
-    assert [stamp() for _ in range(4)] == [
-        "1970-01-01T00:00:00.000Z",
-        "1970-01-01T00:00:00.999Z",
-        "1970-01-01T00:00:01.000Z",
-        "2026-11-21T21:52:44.962Z",
-    ]
 
 
 @pytest.mark.parametrize("given", ["\udc80", {"deep": ["\ud800"]}, object(), {"\udfff": 1}])
@@ -309,3 +298,15 @@ async def test_an_error_of_the_body_comes_out_and_what_was_sent_is_written(tmp_p
             await hub.sender(None)(say(0))
             raise ZeroDivisionError
     assert logged(tmp_path / "log") == ["0"]
+
+
+async def test_a_session_can_have_a_log_of_its_own_besides(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("before\n")
+    async with open_hub(log=tmp_path / "log", display=Memory(), now=lambda: 0) as hub:
+        hub.log_session("a", tmp_path / "own")
+        for session in ("a", "b", None, "a"):
+            await hub.sender(session)(say(1))
+            await hub.sender(session)(PingEvent())
+    lines = (tmp_path / "log").read_bytes().splitlines()
+    assert len(lines) == 4
+    assert (tmp_path / "own").read_bytes().splitlines() == [b"before", lines[0], lines[3]]

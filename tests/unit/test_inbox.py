@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cuggino.errors import StorageError, UsageError
 from cuggino.inbox.adding import add, name_after
-from cuggino.inbox.folder import entries, find, read, resolve
+from cuggino.inbox.folder import delete, entries, find, read
 from cuggino.inbox.listing import json_lines, table
 from cuggino.items import is_item_name
 from cuggino.project import Project
@@ -65,7 +65,7 @@ def test_a_missing_folder_is_empty_and_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "backlog").exists()
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     put(tmp_path, backlog="x")
     with pytest.raises(StorageError, match="Not a directory"):
         entries(tmp_path / "backlog.md")
@@ -86,37 +86,13 @@ def test_a_name_is_found_by_itself_or_by_how_it_begins(tmp_path: Path, asked: st
     put(tmp_path, **{"010-a": "", "020-b": ""})
     if asked == "020-b-more":
         put(tmp_path, **{"020-b-more": ""})
-    assert find(tmp_path, asked, what="item").name == found
+    assert find(tmp_path, asked, "item", list_command="ls").name == found
 
 
 def test_a_whole_name_wins_over_those_that_begin_with_it(tmp_path: Path) -> None:
     for name in ("a", "a.md", "a.md.md", "ab"):
         (tmp_path / name).touch()
-    assert [find(tmp_path, name, what="item").name for name in ("a", "a.md", "ab")] == ["a", "a.md", "ab"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        ("0", r"More than one item has a name that begins with `0`:\n  010-a.md\n  011-b.md\nGive more"),
-        ("", r"There is no item whose name begins with ``. There are:\n  010-a.md\n"),
-        ("..", "There is no item"),
-        ("x\x1b[2J\n", "begins with `x␛\\[2J␊`"),
-    ],
-)
-def test_what_names_none_or_several_finds_nothing_and_says_what_there_is(tmp_path: Path, asked: str, told: str) -> None:
-    put(tmp_path, **{"010-a": "", "011-b": ""})
-    with pytest.raises(UsageError, match=told):
-        find(tmp_path, asked, what="item")
-
-
-def test_nothing_at_all_is_never_the_only_one(tmp_path: Path) -> None:
-    """`issues resolve "$ID"` with no ID set must not delete the one issue that there is."""
-    put(tmp_path, a="")
-    with pytest.raises(UsageError):
-        find(tmp_path, "", what="issue")
-    with pytest.raises(UsageError, match="none at all in"):
-        find(tmp_path / "nowhere", "a", what="issue")
+    assert [find(tmp_path, name, "item", list_command="ls").name for name in ("a", "a.md", "ab")] == ["a", "a.md", "ab"]
 
 
 def test_resolving_deletes_the_file_and_of_a_link_only_the_link(tmp_path: Path) -> None:
@@ -126,11 +102,11 @@ def test_resolving_deletes_the_file_and_of_a_link_only_the_link(tmp_path: Path) 
     put(folder, a="y")
     (folder / "link.md").symlink_to(tmp_path / "kept.md")
     for entry in entries(folder):
-        resolve(entry)
+        delete(entry)
     assert list(folder.iterdir()) == []
     assert (tmp_path / "kept.md").exists()
     with pytest.raises(StorageError, match="cannot be deleted"):
-        resolve(entry)
+        delete(entry)
 
 
 # ---- showing ----------------------------------------------------------------------------------
@@ -184,7 +160,7 @@ def test_nothing_in_names_and_titles_is_obeyed_by_a_terminal(tmp_path: Path) -> 
         (["README"], "README_010-add-csv-export.md"),
     ],
 )
-def test_a_new_name_goes_on_where_the_last_one_ends(names: list[str], name: str) -> None:
+def test_a_new_name_counts_up_from_the_last_one(names: list[str], name: str) -> None:
     assert name_after(names, "Add CSV export") == name
 
 
@@ -202,7 +178,7 @@ def test_a_new_name_goes_on_where_the_last_one_ends(names: list[str], name: str)
         ("a\udc80b", "010-a-b.md"),
     ],
 )
-def test_a_name_says_what_the_item_is_about(text: str, name: str) -> None:
+def test_a_name_contains_the_first_words_of_the_item(text: str, name: str) -> None:
     assert name_after([], text) == name
 
 
@@ -232,7 +208,7 @@ def test_an_item_is_whole_and_only_the_persons(project: Project) -> None:
     assert list(project.backlog.iterdir()) == [path]
 
 
-def test_adding_overwrites_nothing_and_makes_what_is_missing(tmp_path: Path) -> None:
+def test_adding_overwrites_nothing_and_creates_missing_directories(tmp_path: Path) -> None:
     """Not even what does not count as an item, such as a folder or a link that leads nowhere."""
     project = Project(tmp_path)
     add(project, "a")
@@ -248,8 +224,8 @@ def test_a_blank_item_is_refused(project: Project) -> None:
     assert list(project.backlog.iterdir()) == []
 
 
-def test_where_no_name_is_short_enough_it_says_so(project: Project) -> None:
+def test_a_name_that_would_be_too_long_is_an_error(project: Project) -> None:
     (project.backlog / ("z" * 255)).touch()
-    with pytest.raises(UsageError, match="short enough"):
+    with pytest.raises(UsageError, match="too long for a file"):
         add(project, "a")
     assert len(list(project.backlog.iterdir())) == 1

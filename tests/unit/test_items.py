@@ -25,25 +25,25 @@ def test_files_are_listed_by_name_whatever_they_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".a.md", ".a.md.swp", "a.md~", "a.swp", "a.tmp", "4913", "#a.md#", "##", "~"])
-def test_hidden_files_and_the_temporary_ones_of_editors_do_not_count(tmp_path: Path, name: str) -> None:
+def test_hidden_files_and_temporary_files_of_editors_are_not_items(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["#", "#1.md", "a#", "49130", "~a", "a.tmp.md", "tmp", "swp", "a b\nc", "ä", "-rf"])
-def test_names_that_only_look_like_those_count(tmp_path: Path, name: str) -> None:
+def test_names_that_only_look_temporary_are_items(tmp_path: Path, name: str) -> None:
     assert is_item_name(name)
     (tmp_path / name).touch()
     assert names(tmp_path) == [name]
 
 
-def test_a_name_that_is_not_utf8_counts_and_can_be_opened(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_an_item_and_can_be_opened(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.md")).write_text("x")
     (name,) = names(tmp_path)
     assert (tmp_path / name).read_text() == "x"
 
 
-def test_folders_pipes_and_links_that_lead_to_no_file_do_not_count(tmp_path: Path) -> None:
+def test_directories_pipes_and_broken_links_are_not_items(tmp_path: Path) -> None:
     """Links in a circle, and those through something that is no folder, fail otherwise than those to nowhere."""
     folder = tmp_path / "backlog"
     folder.mkdir()
@@ -59,7 +59,7 @@ def test_folders_pipes_and_links_that_lead_to_no_file_do_not_count(tmp_path: Pat
     assert names(folder) == ["link.md"]
 
 
-def test_a_missing_folder_is_made_again_for_the_person_alone_and_so_is_the_one_around_it(tmp_path: Path) -> None:
+def test_a_missing_directory_and_its_parent_are_created_private(tmp_path: Path) -> None:
     folder = tmp_path / ".cuggino" / "backlog"
     assert names(folder) == []
     assert [stat.S_IMODE(place.stat().st_mode) for place in (folder.parent, folder)] == [0o700, 0o700]
@@ -72,19 +72,14 @@ def test_a_folder_behind_a_link_is_listed(tmp_path: Path) -> None:
     assert names(tmp_path / "backlog") == ["a.md"]
 
 
-def test_a_project_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"backlog cannot be read: No such file"):
-        list_items(tmp_path / "project" / ".cuggino" / "backlog")
+def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, reason in (
+        ("project/.cuggino/gone", "No such file"),
+        ("file", "Not a directory"),
+        ("link", "No such file"),
+    ):
+        with pytest.raises(StorageError, match=f"{Path(name).name} cannot be read: {reason}"):
+            list_items(tmp_path / name)
     assert not (tmp_path / "project").exists()
-
-
-def test_a_file_in_the_place_of_the_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "backlog").touch()
-    with pytest.raises(StorageError, match=r"backlog cannot be read: Not a directory"):
-        list_items(tmp_path / "backlog")
-
-
-def test_a_dangling_link_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "backlog").symlink_to("nowhere")
-    with pytest.raises(StorageError, match="No such file"):
-        list_items(tmp_path / "backlog")

@@ -141,22 +141,22 @@ def test_a_default_that_stands_in_the_file_stays_there() -> None:
 @pytest.mark.parametrize(
     ("key", "text", "said"),
     [
-        ("maxIterations", "0", "$.maxIterations: found 0; allowed is an integer, 1 or more."),
-        ("maxIterations", "3.0", "found 3.0; allowed is an integer, 1 or more."),
-        ("maxIterations", "many", 'found "many"; allowed is an integer, 1 or more.'),
-        ("maxIterations", "9" * 5000, "allowed is an integer, 1 or more."),
-        ("specsPath", "../x", "which leaves the project; allowed is a relative path"),
-        ("commit", "perhaps", 'found "perhaps"; allowed is true or false.'),
-        ("commit", "1", "found 1; allowed is true or false."),
+        ("maxIterations", "0", "$.maxIterations: got 0; expected an integer ≥ 1."),
+        ("maxIterations", "3.0", "got 3.0; expected an integer ≥ 1."),
+        ("maxIterations", "many", 'got "many"; expected an integer ≥ 1.'),
+        ("maxIterations", "9" * 5000, "expected an integer ≥ 1."),
+        ("specsPath", "../x", "which leaves the project; expected a relative path"),
+        ("commit", "perhaps", 'got "perhaps"; expected true or false.'),
+        ("commit", "1", "got 1; expected true or false."),
         ("agent", "cluade", "Did you mean claude?"),
-        ("limits.idleTimeout", "0", "$.limits.idleTimeout: found 0; allowed is a number of seconds, more than 0."),
+        ("limits.idleTimeout", "0", "$.limits.idleTimeout: got 0; expected a number of seconds > 0."),
         ("limits.idleTimeout", "NaN", "not JSON"),
-        ("spawn.secrets", "TOKEN", '$.spawn.secrets[0]: found "TOKEN"; allowed is "env:NAME" or "file:PATH".'),
-        ("spawn.include", "'a", "allowed is a list; each item: a text that is not blank."),
+        ("spawn.secrets", "TOKEN", '$.spawn.secrets[0]: got "TOKEN"; expected "env:NAME" or "file:PATH".'),
+        ("spawn.include", "'a", "expected a list; each item: a non-blank string."),
         ("notify.events", "LoopAproved", "Did you mean LoopApproved?"),
-        ("spawn.include", "[" * 5000, "allowed is a list"),
-        ("spawn.include", '["a", "b]', "allowed is a list"),
-        ("spawn.include", '{"a": 1}', "allowed is a list"),
+        ("spawn.include", "[" * 5000, "expected a list"),
+        ("spawn.include", '["a", "b]', "expected a list"),
+        ("spawn.include", '{"a": 1}', "expected a list"),
         ("checkCommand", "echo \x1b[2J", "found echo ␛[2J, with characters that a terminal would obey"),
         ("model", "\udcff", "found \\udcff, with characters"),
     ],
@@ -202,7 +202,7 @@ def test_an_assignment_is_json_or_a_text(word: str, file: dict[str, Any]) -> Non
 def test_null_goes_back_to_the_default_where_null_may_stand() -> None:
     assert assigned({("model",): "large"}, "model=null") == {}
     for word, allowed in (("commit=null", "true or false"), ("notify.events=null", "a list")):
-        with pytest.raises(ConfigError, match=f"found null; allowed is {allowed}"):
+        with pytest.raises(ConfigError, match=f"got null; expected {allowed}"):
             assigned({}, word)
 
 
@@ -211,11 +211,11 @@ def test_null_goes_back_to_the_default_where_null_may_stand() -> None:
     [
         ("commit", "--set commit: there is no value.\nWrite --set key=value"),
         ("limits={}", "limits has settings of its own.\nSet one of them, as limits.idleTimeout."),
-        ("comit=true", "--set: $.comit: unknown key, found with the value true; allowed here are specsPath"),
+        ("comit=true", "--set: $.comit: unknown key with the value true; known keys: specsPath"),
         ("limits.retrys=1", "Did you mean retries?"),
-        ("limits.nudges.x=1", '$.limits.nudges: found {"x": 1}; allowed is an integer, 0 or more.'),
+        ("limits.nudges.x=1", '$.limits.nudges: got {"x": 1}; expected an integer ≥ 0.'),
         ("=1", "unknown key"),
-        ("checkCommand=", 'found ""; allowed is a text that is not blank'),
+        ("checkCommand=", 'got ""; expected a non-blank string'),
         ("model=\x1b[2J", "--set: found model=␛[2J"),
         ("\x9b2J=1", "--set: found \\x9b2J=1"),
     ],
@@ -245,7 +245,7 @@ def test_a_file_is_written_in_the_order_of_the_structs() -> None:
         (b'{"limits": 3, "audit": true}', {"audit": True}, ["$.limits"]),
         (b'{"spawn": {"include": ["a", 1]}}', {}, ["$.spawn.include[1]"]),
         (b'{"model": "\\ud800", "audit": true}', {"audit": True}, ["not JSON"]),
-        (b"[]", {}, ["$: found []"]),
+        (b"[]", {}, ["$: got []"]),
         (b'{"commit": true,}', {}, []),
         (b"\xff", {}, []),
         (b"[" * 100_000, {}, []),
@@ -276,7 +276,7 @@ def test_a_key_that_is_there_twice_makes_a_file_broken_though_each_value_is_righ
     (tmp_path / "file").write_text('{"commit": true, "commit": false}')
     found = read(tmp_path / "file")
     assert len(found.problems) == 1
-    assert "there twice" in found.problems[0]
+    assert "appears twice" in found.problems[0]
 
 
 def test_folders_that_cannot_be_made_leave_the_file_as_it_was(tmp_path: Path) -> None:

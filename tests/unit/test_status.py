@@ -11,53 +11,21 @@ from typing import get_args, get_type_hints
 import msgspec
 import pytest
 
+from cuggino import events
 from cuggino.backlog import digest_of
-from cuggino.events import (
-    AgentRetry,
-    AgentWaiting,
-    CheckCommandOutput,
-    CommitPerformed,
-    Done,
-    Event,
-    ImplementingStart,
-    IterationStart,
-    LogLine,
-    LoopApproved,
-    LoopFailed,
-    LoopStart,
-    Note,
-    PlanComplete,
-    PlanningStart,
-    PrintableEvent,
-    ReviewingStart,
-    SetupCommandOutput,
-    UsageReport,
-    WatchAuditEnded,
-    WatchAuditStarted,
-    WatchBacklogWaiting,
-    WatchEnded,
-    WatchIdle,
-    WatchItemBlocked,
-    WatchItemCompleted,
-    WatchItemFailed,
-    WatchProcessingItem,
-    WatchSpecIssueWaiting,
-    WatchStopping,
-    WatchValidationPassed,
-    WatchValidationStarted,
-)
-from cuggino.history.logs import Line
+from cuggino.clock import uuid7
+from cuggino.history.logs import LogRecord
 from cuggino.history.pages import render_status
 from cuggino.history.sessions import Outcome, PastSession
-from cuggino.history.status import BacklogItem, Paper, Status, gather
-from cuggino.history.work import Following, Job, JobPhase, Phase, Work
+from cuggino.history.status import BacklogItem, InboxFile, Status, gather
+from cuggino.history.work import CurrentWork, Job, JobPhase, Phase, SessionFollower
 from cuggino.lock import lock
 from cuggino.loop.course import Course, Step
 from cuggino.loop.session import Session
 from cuggino.output.jsonlines import encode
 from cuggino.output.page import Page
 from cuggino.output.text import columns
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.watch.ledger import Ledger
 
 AT = "2026-11-21T22:00:00.000Z"
@@ -71,16 +39,16 @@ def _project(tmp_path: Path) -> Project:
     return project
 
 
-def write_log(project: Project, *lines: tuple[str | None, PrintableEvent]) -> str:
+def write_log(project: Project, *lines: tuple[str | None, events.PrintableEvent]) -> str:
     """A log that is made now; its id."""
     id_ = uuid7()
     path = project.logs / f"{id_}.jsonl"
-    path.write_bytes(encode([LogLine(at=AT, session=session, event=event) for session, event in lines]))
+    path.write_bytes(encode([events.LogLine(at=AT, session=session, event=event) for session, event in lines]))
     return id_
 
 
-def start(focus: str, backlog_file: str | None = None) -> LoopStart:
-    return LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=False)
+def start(focus: str, backlog_file: str | None = None) -> events.LoopStart:
+    return events.LoopStart(iteration=1, focus=focus, backlog_file=backlog_file, resumed=False)
 
 
 def look(status: Status, width: int = 80) -> list[str]:
@@ -95,11 +63,11 @@ def row(lines: list[str], label: str) -> str:
 # ---- a log that grows -------------------------------------------------------------------------
 
 
-def phases(*events: tuple[str | None, Event | None]) -> list[str]:
-    following = Following(Work(phase="starting", since=AT))
+def phases(*given: tuple[str | None, events.Event | None]) -> list[str]:
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
-    for number, (session, event) in enumerate(events):
-        following.add(Line(str(number), session, event))  # type: ignore[arg-type]
+    for number, (session, event) in enumerate(given):
+        following.add(LogRecord(str(number), session, event))  # type: ignore[arg-type]
         work = following.work
         (now,) = work.jobs or (work,)
         seen.append(f"{now.phase} since {now.since}")
@@ -109,19 +77,19 @@ def phases(*events: tuple[str | None, Event | None]) -> list[str]:
 def test_the_phase_of_a_loop_follows_from_its_events() -> None:
     assert phases(
         ("s", start("x")),
-        ("s", IterationStart(iteration=1, max_iterations=3)),
-        ("s", PlanningStart(iteration=1)),
+        ("s", events.IterationStart(iteration=1, max_iterations=3)),
+        ("s", events.PlanningStart(iteration=1)),
         ("s", None),
-        ("s", PlanComplete(content="")),
-        ("s", SetupCommandOutput(iteration=1, output="", exit_code=0)),
-        ("s", CheckCommandOutput(iteration=1, output="", exit_code=0)),
-        ("s", ImplementingStart(iteration=1)),
-        ("s", Note(content="")),
-        ("s", Done(content="")),
-        ("s", Done(content="after its last word: ignored")),
-        ("s", CommitPerformed(iteration=1, commit_hash="a", message="")),
-        ("s", ReviewingStart(iteration=1)),
-        ("s", LoopApproved(iteration=1)),
+        ("s", events.PlanComplete(content="")),
+        ("s", events.SetupCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", events.CheckCommandOutput(iteration=1, output="", exit_code=0)),
+        ("s", events.ImplementingStart(iteration=1)),
+        ("s", events.Note(content="")),
+        ("s", events.Done(content="")),
+        ("s", events.Done(content="after its last word: ignored")),
+        ("s", events.CommitPerformed(iteration=1, commit_hash="a", message="")),
+        ("s", events.ReviewingStart(iteration=1)),
+        ("s", events.LoopApproved(iteration=1)),
     ) == [
         *("planning since 0", "planning since 1", "planning since 2", "planning since 2", "setup since 4"),
         *("check since 5", "check since 5", "implementing since 7", "implementing since 7", "commit since 9"),
@@ -129,12 +97,12 @@ def test_the_phase_of_a_loop_follows_from_its_events() -> None:
     ]
 
 
-def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again() -> None:
-    retry = AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
-    waiting = AgentWaiting(iteration=1, until=NOW, reason="usage limit")
+def test_a_loop_stops_waiting_for_its_provider_when_the_agent_works_again() -> None:
+    retry = events.AgentRetry(iteration=1, attempt=1, reason="overloaded", delay=30)
+    waiting = events.AgentWaiting(iteration=1, until=NOW, reason="usage limit")
     seen = phases(
         ("s", start("x")),
-        ("s", ReviewingStart(iteration=1)),
+        ("s", events.ReviewingStart(iteration=1)),
         ("s", retry),
         ("s", waiting),
         ("other", None),
@@ -146,38 +114,38 @@ def test_a_loop_that_waits_for_its_provider_goes_on_when_the_agent_speaks_again(
 
 
 def test_the_phase_of_a_watch_follows_from_its_events() -> None:
-    failed = WatchItemFailed(filename="a.md", message="no", attempt=1, retry_in=30)
-    events: list[tuple[str | None, Event | None]] = [
-        (None, WatchBacklogWaiting()),
-        (None, WatchIdle(wait_seconds=300, blocked=0)),
-        (None, WatchProcessingItem(filename="a.md")),
+    failed = events.WatchItemFailed(filename="a.md", message="no", attempt=1, retry_in=30)
+    given: list[tuple[str | None, events.Event | None]] = [
+        (None, events.WatchBacklogWaiting()),
+        (None, events.WatchIdle(wait_seconds=300, blocked=0)),
+        (None, events.WatchProcessingItem(filename="a.md")),
         ("s", start("@a.md", "a.md")),
-        ("s", LoopFailed(iteration=1, phase="planner", message="no")),
+        ("s", events.LoopFailed(iteration=1, phase="planner", message="no")),
         (None, failed),
-        (None, WatchProcessingItem(filename="a.md")),
-        (None, WatchItemCompleted(filename="a.md")),
-        (None, WatchValidationStarted(completed=1)),
-        (None, WatchValidationPassed(completed=1)),
-        (None, WatchSpecIssueWaiting()),
-        (None, WatchItemBlocked(filename="b.md", reason="x")),
+        (None, events.WatchProcessingItem(filename="a.md")),
+        (None, events.WatchItemCompleted(filename="a.md")),
+        (None, events.WatchValidationStarted(completed=1)),
+        (None, events.WatchValidationPassed(completed=1)),
+        (None, events.WatchSpecIssueWaiting()),
+        (None, events.WatchItemBlocked(filename="b.md", reason="x")),
     ]
-    assert [it.split()[0] for it in phases(*events)] == [
+    assert [it.split()[0] for it in phases(*given)] == [
         *("waiting-for-items", "waiting-for-items", "starting", "planning", "ending", "waiting", "starting"),
         *("starting", "validating", "starting", "waiting-for-spec-issues", "starting"),
     ]
 
 
-def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
-    following = Following(Work(phase="starting", since=AT))
+def test_an_audit_runs_while_the_watch_waits_and_is_not_a_job() -> None:
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
     seen = []
     for session, event in (
-        (None, WatchBacklogWaiting()),
-        (None, WatchAuditStarted()),
+        (None, events.WatchBacklogWaiting()),
+        (None, events.WatchAuditStarted()),
         ("audit", None),
-        (None, WatchStopping(stage="drain", active=0)),
-        (None, WatchAuditEnded()),
+        (None, events.WatchStopping(stage="drain", active=0)),
+        (None, events.WatchAuditEnded()),
     ):
-        following.add(Line(AT, session, event))
+        following.add(LogRecord(AT, session, event))
         seen.append((following.work.phase, following.work.auditing, following.work.stopping))
     waiting = "waiting-for-items"
     assert seen == [
@@ -189,40 +157,42 @@ def test_an_audit_runs_beside_the_waiting_and_is_no_loop() -> None:
     assert following.work.jobs == ()
 
 
-def test_of_several_items_at_a_time_each_is_followed_by_itself() -> None:
-    following = Following(Work(phase="starting", since=AT))
+def test_several_items_are_followed_independently() -> None:
+    following = SessionFollower(CurrentWork(phase="starting", since=AT))
 
-    def after(session: str | None, event: PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
-        following.add(Line(at, session, event))
+    def after(session: str | None, event: events.PrintableEvent, at: str = AT) -> tuple[str, dict[str | None, str]]:
+        following.add(LogRecord(at, session, event))
         return following.work.phase, {job.backlog_file: job.phase for job in following.work.jobs}
 
-    retried = WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
+    retried = events.WatchItemFailed(filename="b.md", message="no", attempt=1, retry_in=30)
     for name in ("a.md", "b.md", "c.md"):
-        after(None, WatchProcessingItem(filename=name))
+        after(None, events.WatchProcessingItem(filename=name))
     after("b", start("@b.md", "b.md"))
     assert after("a", start("@a.md", "a.md")) == (
         "working",
         {"c.md": "starting", "b.md": "planning", "a.md": "planning"},
     )
-    after("a", ImplementingStart(iteration=1))
-    after("b", AgentWaiting(iteration=1, until=NOW, reason="usage limit"))
-    after("a", Note(content=""))
+    after("a", events.ImplementingStart(iteration=1))
+    after("b", events.AgentWaiting(iteration=1, until=NOW, reason="usage limit"))
+    after("a", events.Note(content=""))
     both = {"c.md": "starting", "b.md": "waiting", "a.md": "implementing"}
-    assert after(None, WatchBacklogWaiting()) == ("waiting-for-items", both), "for others, while these go on"
-    assert after("b", Note(content=""))[1]["b.md"] == "planning"
-    assert after(None, WatchItemCompleted(filename="c.md"))[1] == {"b.md": "planning", "a.md": "implementing"}
+    assert after(None, events.WatchBacklogWaiting()) == ("waiting-for-items", both), "for others, while these go on"
+    assert after("b", events.Note(content=""))[1]["b.md"] == "planning"
+    assert after(None, events.WatchItemCompleted(filename="c.md"))[1] == {"b.md": "planning", "a.md": "implementing"}
     assert after(None, retried) == ("working", {"a.md": "implementing", "b.md": "waiting"})
     soon, later = "2026-11-21T22:00:29.000Z", "2026-11-21T22:00:31.000Z"
-    assert after(None, WatchBacklogWaiting(), soon)[1] == {"a.md": "implementing", "b.md": "waiting"}
-    assert after(None, WatchSpecIssueWaiting(), later)[1] == {"a.md": "implementing"}, "nobody tried b.md again: gone"
-    assert after(None, WatchItemCompleted(filename="a.md")) == ("starting", {})
-    assert after(None, WatchEnded(reason="interrupted", completed=2, exit_code=130)) == ("ending", {})
+    assert after(None, events.WatchBacklogWaiting(), soon)[1] == {"a.md": "implementing", "b.md": "waiting"}
+    assert after(None, events.WatchSpecIssueWaiting(), later)[1] == {"a.md": "implementing"}, (
+        "nobody tried b.md again: gone"
+    )
+    assert after(None, events.WatchItemCompleted(filename="a.md")) == ("starting", {})
+    assert after(None, events.WatchEnded(reason="interrupted", completed=2, exit_code=130)) == ("ending", {})
 
 
 # ---- files ------------------------------------------------------------------------------------
 
 
-def test_where_cuggino_never_ran_there_is_nothing_and_nothing_is_made(tmp_path: Path) -> None:
+def test_the_status_of_an_unused_directory_is_empty_and_creates_nothing(tmp_path: Path) -> None:
     status = gather(Project(tmp_path), NOW)
     assert status == Status(
         at=NOW,
@@ -240,7 +210,7 @@ def test_where_cuggino_never_ran_there_is_nothing_and_nothing_is_made(tmp_path: 
     assert row(look(status), "Running") == "nothing"
 
 
-def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project) -> None:
+def test_the_backlog_is_listed_in_order_with_the_state_of_each_item(project: Project) -> None:
     for name, text in (
         ("1-a.md", "\n# Do this\nmore\n"),
         ("2-b.md", "failed before"),
@@ -271,7 +241,7 @@ def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project
     )
     assert look(status)[-9:-3] == [
         "Backlog (5)",
-        "  1-a.md     ready    (begun) Do this",
+        "  1-a.md     ready    (started) Do this",
         "  2-b.md     ready    (failed 1 time) failed before",
         "  3-日本.md  blocked  it failed 3 times: no",
         "  4-d.md     ready    edited after it was blocked",
@@ -279,19 +249,22 @@ def test_the_backlog_is_told_in_order_with_what_keeps_each_item(project: Project
     ]
 
 
-def test_behind_a_spec_issue_nothing_is_ready(project: Project) -> None:
+def test_items_wait_for_spec_issues(project: Project) -> None:
     (project.backlog / "a.md").write_text("do it")
     (project.spec_issues / "x.md").write_text("The spec says both\nand more")
     (project.tbd / "y.md").write_bytes(b"\xff finding")
     (project.tbd / os.fsdecode(b"\xff.md")).write_text("")
     status = gather(project)
     assert [item.state for item in status.backlog] == ["behind-spec-issue"]
-    assert status.spec_issues == (Paper(name="x.md", title="The spec says both"),)
-    assert status.findings == (Paper(name="y.md", title="\ufffd finding"), Paper(name="\\udcff.md", title="(empty)"))
+    assert status.spec_issues == (InboxFile(name="x.md", title="The spec says both"),)
+    assert status.findings == (
+        InboxFile(name="y.md", title="\ufffd finding"),
+        InboxFile(name="\\udcff.md", title="(empty)"),
+    )
     msgspec.json.encode(status)
 
 
-def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: Project) -> None:
+def test_the_work_of_a_living_command_comes_from_its_log_and_session(project: Project) -> None:
     (project.backlog / "a.md").write_text("# Split a bill\n")
     (project.backlog / "b.md").write_text("next")
     with lock(project, "cuggino watch", "marker"):
@@ -300,17 +273,17 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
         session.update(course=Course(iteration=2, step=Step.CHECK))
         log = write_log(
             project,
-            (None, WatchItemCompleted(filename="0.md")),
-            (None, WatchProcessingItem(filename="a.md")),
+            (None, events.WatchItemCompleted(filename="0.md")),
+            (None, events.WatchProcessingItem(filename="a.md")),
             (session.id, start("@a.md", "a.md")),
-            (session.id, IterationStart(iteration=2, max_iterations=10)),
-            (session.id, UsageReport(input_tokens=1, cost_usd=0.5)),
-            (session.id, PlanComplete(content="")),
+            (session.id, events.IterationStart(iteration=2, max_iterations=10)),
+            (session.id, events.UsageReport(input_tokens=1, cost_usd=0.5)),
+            (session.id, events.PlanComplete(content="")),
         )
         status = gather(project, NOW)
     assert status.holder is not None
     assert (status.holder.pid, status.holder.command, status.holder.lives) == (os.getpid(), "cuggino watch", True)
-    assert status.work == Work(
+    assert status.work == CurrentWork(
         phase="working",
         since=AT,
         jobs=(
@@ -332,15 +305,15 @@ def test_what_a_living_command_does_comes_from_its_log_and_its_session(project: 
     assert [it.id for it in status.sessions] == [old.id]
     assert status.last is None
     lines = look(status)
-    assert row(lines, "Works on") == "a.md: Split a bill"
-    assert row(lines, "Now") == "runs the check command, iteration 2/10, for 5m"
+    assert row(lines, "Working on") == "a.md: Split a bill"
+    assert row(lines, "Now") == "running the check command, iteration 2/10, for 5m"
     assert row(lines, "Completed") == "1 item"
     assert row(lines, "Cost") == "$0.50 so far"
 
 
-def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(project: Project) -> None:
+def test_a_command_that_has_just_started_does_not_own_an_older_log(project: Project) -> None:
     old = project.logs / "01a20036-613d-7871-98ae-4c8044faa5da.jsonl"
-    old.write_bytes(encode([LogLine(at=AT, session="s", event=start("old"))]))
+    old.write_bytes(encode([events.LogLine(at=AT, session="s", event=start("old"))]))
     with lock(project, "cuggino run", "marker"):
         status = gather(project)
     assert status.work is not None
@@ -349,7 +322,7 @@ def test_an_older_log_is_not_taken_for_that_of_a_command_that_has_just_started(p
     assert (status.last.focus, status.last.outcome) == ("old", "interrupted")
 
 
-def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_on_with(project: Project) -> None:
+def test_a_killed_command_is_shown_as_crashed_with_its_unfinished_session(project: Project) -> None:
     session = Session.create(project, "日本語の仕事")
     session.update(cost_usd=1.5, elapsed=60.0, course=Course(step=Step.REVIEW))
     write_log(project, (session.id, start("日本語の仕事")))
@@ -368,13 +341,13 @@ def test_a_command_that_was_killed_is_told_as_dead_and_its_session_can_be_gone_o
         60.0,
     )
     lines = look(status)
-    assert row(lines, "Running").startswith("nothing: cuggino run (process 4194305) died.")
+    assert row(lines, "Running").startswith("nothing: cuggino run (process 4194305) crashed.")
     assert row(lines, "Last") == "interrupted, 5m ago: 日本語の仕事"
     assert lines[-1] == f"  {session.id[:13]}  iteration 1, review  $1.50  日本語の仕事"
 
 
 @pytest.mark.parametrize("spoiled", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b'{"items":{"a":1}}'])
-def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled: bytes) -> None:
+def test_a_damaged_file_is_reported_and_the_rest_is_shown(project: Project, spoiled: bytes) -> None:
     (project.backlog / "a.md").write_text("do it")
     session = Session.create(project, "the work")
     for path in (project.lock_file, project.state_file, project.wip / f"{uuid7()}.json", project.logs / "x.jsonl"):
@@ -385,12 +358,12 @@ def test_a_spoiled_file_is_told_and_hides_nothing_else(project: Project, spoiled
     assert [it.id for it in status.sessions] == [session.id]
     assert status.last is not None
     assert any("state.json" in problem for problem in status.problems)
-    assert any("A session is passed over" in problem for problem in status.problems)
+    assert any("A session is left out" in problem for problem in status.problems)
     assert "\x1b" not in "".join(look(status))
     msgspec.json.encode(status)
 
 
-def test_folders_and_files_that_are_something_else_are_told(project: Project) -> None:
+def test_files_in_the_place_of_directories_are_reported_and_vice_versa(project: Project) -> None:
     for folder in (project.backlog, project.tbd, project.wip):
         folder.rmdir()
         folder.write_text("no folder")
@@ -398,8 +371,8 @@ def test_folders_and_files_that_are_something_else_are_told(project: Project) ->
     project.state_file.mkdir()
     (project.logs / "x.jsonl").mkdir()
     problems = gather(project).problems
-    told = (project.lock_file, project.backlog, project.tbd, project.state_file, project.logs / "x.jsonl")
-    for path in told:
+    expected = (project.lock_file, project.backlog, project.tbd, project.state_file, project.logs / "x.jsonl")
+    for path in expected:
         assert any(str(path) in problem for problem in problems), path
 
 
@@ -424,16 +397,14 @@ def test_colours_are_the_page_s_own_and_each_line_stands_alone(project: Project)
     assert all(line.count("\x1b[0m") * 2 == line.count("\x1b[") for line in lines)
 
 
-def test_a_wait_says_why_and_until_when(project: Project) -> None:
+def test_a_wait_is_shown_with_its_reason_and_its_end(project: Project) -> None:
     with lock(project, "cuggino run", "marker"):
         until = NOW + timedelta(hours=1)
         write_log(
-            project,
-            ("s", start("x")),
-            ("s", AgentWaiting(iteration=1, until=until, reason="usage limit\nmore")),
+            project, ("s", start("x")), ("s", events.AgentWaiting(iteration=1, until=until, reason="usage limit\nmore"))
         )
         lines = look(gather(project, NOW))
-    assert row(lines, "Now") == f"waits, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
+    assert row(lines, "Now") == f"waiting, iteration 1, for 5m, until {until.astimezone():%H:%M:%S}: usage limit"
 
 
 # ---- the guide --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cuggino.agents.activity_timeout import ActivityLimits
 from cuggino.backlog import Item
 from cuggino.errors import GitError, LoopError, SandboxError
 from cuggino.events import LoopApproved, LoopSpecIssue, LoopTerminalEvent, SandboxCreated, Send, SystemMessage
+from cuggino.files import write_atomic
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, integrate, remove_integrated
 from cuggino.integrate.repair import merge_context
@@ -26,7 +27,7 @@ from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Outcome
 from cuggino.loop.session import all_sessions
 from cuggino.manifest import SandboxManifest
-from cuggino.project import Project, write_whole
+from cuggino.project import Project
 from cuggino.sandbox import records
 from cuggino.sandbox.confine import Confinement, SandboxContext, confine
 from cuggino.sandbox.provision import provision
@@ -87,7 +88,7 @@ class InSandbox:
 
         if isinstance(last, LoopSpecIssue):
             issue = there.project.spec_issues / last.filename
-            write_whole(self._project.spec_issues / last.filename, issue.read_bytes())
+            write_atomic(self._project.spec_issues / last.filename, issue.read_bytes())
             return ItemWork(end="spec-issue", clean_up=end_sessions)
         settled = await settle(sandbox, confinement.permits, item.name)
         if not isinstance(last, LoopApproved):
@@ -137,7 +138,7 @@ class InSandbox:
                 return LoopApproved(iteration=session.state.course.iteration)
             if ended is not None:
                 session.delete()
-        write_whole(there.project.backlog / item.name, item.text)
+        write_atomic(there.project.backlog / item.name, item.text)
         return await run_through(there, session_for(there, item), sender, self._intervals)
 
     # ---- integration

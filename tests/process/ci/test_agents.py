@@ -17,12 +17,13 @@ from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
 from cuggino.ci.file import StateFile, hide
 from cuggino.ci.ports import NonFastForward, Refused
+from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind, StorageError
 from cuggino.events import AgentMessage, Event, Send
 from cuggino.git.remotes import Remotes, Slug
 from cuggino.process.children import Children
-from cuggino.project import Project, uuid7
+from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.sandbox import records
 from cuggino.sandbox.confine import SandboxContext

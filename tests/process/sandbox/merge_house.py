@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cuggino.clock import uuid7
 from cuggino.events import Event
 from cuggino.manifest import Bounds, Permits, SandboxManifest
-from cuggino.project import uuid7
 from cuggino.sandbox.sandbox import Sandbox
 
 PERMITS = Permits(manifest=SandboxManifest(), bounds=Bounds.of((), ".specs"))

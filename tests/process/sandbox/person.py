@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuggino.config import Config, Spawn
+from cuggino.config import Config, SpawnSettings
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.project import Project
 from cuggino.sandbox.sandbox import Sandbox
@@ -53,7 +53,7 @@ class Person:
         return Project.find(self.root)
 
     def config(self, *, launcher: tuple[str, ...] = (), include: tuple[str, ...] = ()) -> Config:
-        return Config(spawn=Spawn(root=str(self.top.parent / "sandboxes"), launcher=launcher, include=include))
+        return Config(spawn=SpawnSettings(root=str(self.top.parent / "sandboxes"), launcher=launcher, include=include))
 
     @property
     def branches(self) -> list[str]:

@@ -15,13 +15,13 @@ from cuggino.agents.activity_timeout import ActivityLimits
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.agents.prompts import fill
 from cuggino.backlog import Item, read_item
+from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import LoopError
 from cuggino.events import AgentMessage, Approved, Done, Event, PlanComplete, Send, SpawnCompleted, SystemMessage
 from cuggino.loop.context import LoopContext
 from cuggino.manifest import SandboxManifest
 from cuggino.process.children import Children
-from cuggino.project import uuid7
 from cuggino.roles import Role
 from cuggino.sandbox.confine import SandboxContext, confine
 from cuggino.sandbox.provision import provision

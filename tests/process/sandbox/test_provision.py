@@ -219,12 +219,12 @@ async def test_eight_at_once_do_not_fail_each_other(person: Person) -> None:
 PROGRAM = """
 import sys, json, trio
 from pathlib import Path
-from cuggino.config import Config, Spawn
+from cuggino.config import Config, SpawnSettings
 from cuggino.project import Project
 from cuggino.sandbox.provision import provision
 async def main():
     project = Project.find(Path(sys.argv[1]))
-    config = Config(spawn=Spawn(root=sys.argv[2]))
+    config = Config(spawn=SpawnSettings(root=sys.argv[2]))
     async with trio.open_nursery() as nursery:
         for _ in range(int(sys.argv[3])):
             nursery.start_soon(provision, project, config)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cuggino.config import Config, Spawn
+from cuggino.config import Config, SpawnSettings
 from cuggino.integrate.checkout import undo
 from cuggino.integrate.integration import Integration, IntegrationResult, integrate
 from cuggino.integrate.merge import MergeContext, RepairRequest
@@ -49,7 +49,7 @@ def project(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.
 
 @pytest.fixture(params=[(), ("env",)], ids=["worktree", "clone"])
 def config(tmp_path: Path, request: pytest.FixtureRequest) -> Config:
-    return Config(spawn=Spawn(root=str(tmp_path / "state"), include=(".env",), launcher=request.param))
+    return Config(spawn=SpawnSettings(root=str(tmp_path / "state"), include=(".env",), launcher=request.param))
 
 
 async def home_with(project: Project, sandbox: Sandbox, repair: bool = True) -> IntegrationResult:

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.commands import allows
-from cuggino.config import Config, Spawn
+from cuggino.config import Config, SpawnSettings
 from cuggino.errors import ConfigError, LlmSessionError, LlmSessionErrorKind
 from cuggino.events import AgentMessage, Event, Send, SystemMessage, ToolCall
 from cuggino.manifest import DEFAULT_TOOLS, SandboxManifest
@@ -191,7 +191,7 @@ async def test_an_evaluation_without_end_is_ended(run: Callable[..., Any], autoj
 
 async def test_a_wish_for_what_nobody_grants_has_no_effect(run: Callable[..., Any]) -> None:
     wish = json.dumps({"secrets": ["env:MINE", "env:OTHER"], "allowedTools": ["Task", "Read"]})
-    found = await run(FakeAgent(wish), Config(spawn=Spawn(secrets=("env:MINE",))))
+    found = await run(FakeAgent(wish), Config(spawn=SpawnSettings(secrets=("env:MINE",))))
     assert found.manifest.secrets == ("env:MINE",)
     assert "env:OTHER" in found.told[-1]
 
@@ -233,7 +233,7 @@ def test_an_answer_may_stand_in_a_code_block(text: str) -> None:
         ("", "is empty"),
         ("Sure! {}", "not JSON"),
         ("{} {}", "not JSON"),
-        ("[]", "allowed is an object"),
+        ("[]", "expected an object"),
         ('{"a": 1}', "unknown key"),
         ('{"writablePaths": "src"}', "a list; each item: a path pattern"),
         ('{"writablePaths": [1]}', "a path pattern"),

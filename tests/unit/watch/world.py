@@ -91,9 +91,8 @@ class World(Stage):
 
     def escalate(self) -> None:
         """Ctrl+C."""
-        stage = self.shutdown.escalate(signal.SIGINT)
-        if stage is not None and self.shutdown.tell is not None:
-            trio.lowlevel.spawn_system_task(self.shutdown.tell, stage)
+        self.shutdown.escalate(signal.SIGINT)
+        trio.lowlevel.spawn_system_task(self.shutdown.report)
 
     def notify(self, folder: Path) -> None:
         if folder in self._changed:

@@ -1,0 +1,138 @@
+"""Atomic writes and appends."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cuggino.errors import StorageError
+from cuggino.files import append, write_atomic
+
+
+@pytest.fixture(params=[0o000, 0o077, 0o777], ids="umask {:03o}".format)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_an_atomic_write_sets_content_and_mode_whatever_the_umask_is(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "Größe\n")
+    assert (path.read_bytes(), mode(path)) == ("Größe\n".encode(), 0o600)
+    write_atomic(path, b"\xff", mode=0o644)
+    assert (path.read_bytes(), mode(path)) == (b"\xff", 0o644)
+    assert names(tmp_path) == {"file"}
+
+
+def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+    with path.open() as reader:
+        write_atomic(path, "new and longer")
+        assert reader.read() == "old"
+    assert path.read_text() == "new and longer"
+
+
+@pytest.mark.parametrize("step", ["fchmod", "write", "fsync"])
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_only_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
+) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fail)
+        with pytest.raises(StorageError if isinstance(failure, OSError) else KeyboardInterrupt) as caught:
+            write_atomic(path, "new")
+    if isinstance(failure, OSError):
+        assert str(caught.value) == f"{path} cannot be written: No space left on device."
+    assert path.read_text() == "old"
+    assert names(tmp_path) == {"file"}
+
+
+def test_a_directory_cannot_be_overwritten_and_no_temporary_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(StorageError, match="cannot be written"):
+        write_atomic(tmp_path / "directory", "x")
+    assert names(tmp_path) == {"directory"}
+
+
+def test_the_file_is_flushed_before_the_rename_and_the_directory_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    fsync, replace = os.fsync, Path.replace
+
+    def recorded_sync(descriptor: int) -> None:
+        steps.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def recorded_replace(self: Path, target: Path) -> Path:
+        assert self.parent == target.parent == tmp_path
+        assert self.name.startswith(".")
+        steps.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_sync)
+    monkeypatch.setattr(Path, "replace", recorded_replace)
+    write_atomic(tmp_path / ("x" * 255), "x")
+    assert steps == ["file", "rename", "directory"]
+
+
+def test_a_write_to_a_link_replaces_the_file_that_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere/file")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "elsewhere" / "file").read_text() == "new"
+    assert names(tmp_path / "elsewhere") == {"file"}
+
+
+def test_lone_surrogates_are_written_as_escapes(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "file", "a\ud83e")
+    append(tmp_path / "file", "b\ud83e")
+    assert (tmp_path / "file").read_text() == "a\\ud83eb\\ud83e"
+
+
+def test_appending_continues_after_a_short_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+    append(tmp_path / "file", "first ")
+    append(tmp_path / "file", b"second")
+    assert (tmp_path / "file").read_text() == "first second"
+    assert mode(tmp_path / "file") == 0o600
+
+
+def test_appending_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    write = os.write
+
+    def write_and_count(descriptor: int, data: memoryview) -> int:
+        sizes.append(len(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write_and_count)
+    append(tmp_path / "file", "x" * 1_000_000)
+    assert sizes == [1_000_000]
+
+
+def test_appending_to_a_file_in_a_missing_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be appended to: No such file or directory"):
+        append(tmp_path / "none" / "file", "x")
