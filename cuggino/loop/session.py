@@ -132,7 +132,7 @@ class Session:
     def adopt_plan(self, otherwise: str) -> bool:
         """Start a new session file with the planner's draft, or with `otherwise` (its marker) if it wrote none.
 
-        Return False if there is no plan at all.
+        Return False without either.
         """
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:

@@ -300,7 +300,7 @@ async def test_validation_runs_every_ten_items_and_when_idle(tmp_path: Path, clo
         world.put(f"{number:02}.md", "" if number in (3, 4) else "do it")
     assert await play(world, until_idle=True) == 1  # two were set aside
     started = [line for line in world.story if "ValidationStarted" in line]
-    assert [tell.split()[-1] for tell in started] == ["10", "20", "23"]
+    assert [line.split()[-1] for line in started] == ["10", "20", "23"]
     assert world.story[-1].endswith("WatchEnded idle 21 1")
 
 
