@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 import trio
+from trio_util import RepeatedEvent
 
 from cuggino.errors import CugginoError
 from cuggino.events import (
@@ -126,7 +127,7 @@ class _Watch:
         self._taken: set[str] = set()
         self._at_work: set[str] = set()
         """What is taken, but for items that only wait in their midst."""
-        self._item_ended = trio.Event()
+        self._item_ended = RepeatedEvent()
         self._waiting = trio.CancelScope()
         self._answered = ShutdownStage.WORKING
         self._seen: FolderListing | None = None
@@ -230,7 +231,6 @@ class _Watch:
             self._at_work.discard(name)
             self._taken.discard(name)
             self._item_ended.set()
-            self._item_ended = trio.Event()
             self._waiting.cancel(reason="an item has come to its end")
         finished = self._standing.finished
         match result:

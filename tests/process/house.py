@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import msgspec
 import trio
+from trio_util import RepeatedEvent
 
 from cuggino.events import LogLine, PrintableEvent, WatchLoopEvent, decode_log_line
 
@@ -243,7 +244,7 @@ class Running:
         self.process = process
         self.err = b""
         self.events: list[PrintableEvent] = []
-        self._more = trio.Event()
+        self._more = RepeatedEvent()
         self._ended = False
 
     async def read(self) -> None:
@@ -254,13 +255,9 @@ class Running:
             async for chunk in self.process.stdout:
                 *lines, rest = (rest + chunk).split(b"\n")
                 self.events += [decode_log_line(line).event for line in lines]
-                self._notify()
+                self._more.set()
             self._ended = True
-            self._notify()
-
-    def _notify(self) -> None:
-        self._more.set()
-        self._more = trio.Event()
+            self._more.set()
 
     async def _read_err(self) -> None:
         assert self.process.stderr is not None

@@ -388,18 +388,6 @@ async def test_items_that_fail_or_cost_too_much_are_blocked_and_the_rest_is_done
     assert all(trouble["blocked"] for trouble in state.values())
 
 
-async def test_after_an_agent_that_cannot_be_set_up_the_next_watch_resumes_its_item(tmp_path: Path) -> None:
-    house = House(tmp_path, play=script(implementer=[[{"do": "fail", "kind": "no-key"}]]))
-    house.item("a.md")
-    with trio.fail_after(20):
-        finished = await house.watch_until_idle()
-        assert finished.code == 1
-        assert finished.told == [WatchProcessingItem(filename="a.md"), ended("setup-failed", 0, 1)]
-        finished = await house.watch_until_idle()
-    assert finished.told == [*done("a.md"), ended("idle", 1, 0)]
-    assert "PlanningStart" not in finished.names
-
-
 async def test_a_provider_that_is_down_is_waited_for(tmp_path: Path) -> None:
     house = House(
         tmp_path,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -139,19 +138,6 @@ async def test_three_failed_polls_end_the_watch(tmp_path: Path, clock: MockClock
     ]
 
 
-async def test_one_good_poll_resets_the_count_of_failed_ones(tmp_path: Path, clock: MockClock) -> None:
-    world = World(tmp_path)
-    world.unreadable = lambda: trio.current_time() % 180 < 120
-    await play(world, until=500)
-    assert "WatchEnded interrupted" in world.story[-1]
-    assert [line for line in world.story if "Poll" in line][:4] == [
-        "0 WatchPollFailed 1",
-        "60 WatchPollFailed 2",
-        "180 WatchPollFailed 1",
-        "240 WatchPollFailed 2",
-    ]
-
-
 # ---- items ------------------------------------------------------------------------------------
 
 
@@ -265,6 +251,7 @@ async def test_an_agent_that_cannot_be_set_up_ends_the_watch(tmp_path: Path, clo
     world.endings["a.md"] = ["setup"]
     assert await play(world) == 1
     assert world.story == ["0 WatchProcessingItem a.md", "10 WatchEnded setup-failed 0 1"]
+    assert len(world.wip) >= 1
     assert msgspec.json.decode(world.project.state_file.read_bytes(), type=LedgerState).items == {}
 
 
@@ -534,18 +521,7 @@ async def test_idle_without_a_count_reports_no_number_of_blocked_items(tmp_path:
 # ---- a long time ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def light_folder(tmp_path: Path) -> Iterator[Path]:
-    """A directory for many files, in memory if possible."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        yield Path(folder)
-
-
-async def test_no_item_of_a_day_is_lost_and_memory_stays_flat(light_folder: Path, clock: MockClock) -> None:
+async def test_no_item_of_a_day_is_lost_and_memory_stays_flat(tmp_path: Path, clock: MockClock) -> None:
     """500 items over a day, 50 spec issues, 20 crashes of the watch."""
     chance = Random(500)
     finished: set[str] = set()
@@ -553,7 +529,7 @@ async def test_no_item_of_a_day_is_lost_and_memory_stays_flat(light_folder: Path
     items = [f"{number:03}.md" for number in range(500)]
     troubled = {name: ["issue"] for name in chance.sample(items, 50)}
     crashes = iter(sorted(chance.sample(range(1000, 80_000), 20)))
-    world = World(light_folder)
+    world = World(tmp_path)
     sizes: list[int] = []
 
     async def people() -> None:
@@ -570,7 +546,7 @@ async def test_no_item_of_a_day_is_lost_and_memory_stays_flat(light_folder: Path
         nursery.start_soon(people)
         nursery.start_soon(clears_issues)
         while len(finished) < len(items):
-            world = World(light_folder)
+            world = World(tmp_path)
             world.endings.update({name: endings for name, endings in troubled.items() if endings})
             with trio.move_on_at(next(crashes, 90_000)):
                 await world.watch()
