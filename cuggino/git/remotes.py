@@ -41,8 +41,7 @@ class Slug:
 
     def is_same(self, other: Slug) -> bool:
         """Compare as GitHub does: owner and name in any case."""
-        mine, others = (self.host, str(self).lower()), (other.host, str(other).lower())
-        return mine == others
+        return self.host == other.host and str(self).lower() == str(other).lower()
 
 
 def parse_remote_url(url: str) -> Slug | None:

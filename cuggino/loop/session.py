@@ -61,6 +61,12 @@ class Session:
         self._wip = project.wip
         self._spec_issues = project.spec_issues
         self.state = state
+        self.id = state.id
+        self.draft = self._wip / f"{self.id}.plan.md"
+        self.file = self._wip / f"{self.id}.md"
+        self.review = self._wip / f"{self.id}.review.md"
+        self.check = self._wip / f"{self.id}.check.txt"
+        self.setup = self._wip / f"{self.id}.setup.txt"
 
     @classmethod
     def create(
@@ -85,32 +91,6 @@ class Session:
             write_whole(session.review, review)
         session.update()
         return session
-
-    # ---- paths
-
-    @property
-    def id(self) -> str:
-        return self.state.id
-
-    @property
-    def draft(self) -> Path:
-        return self._wip / f"{self.id}.plan.md"
-
-    @property
-    def file(self) -> Path:
-        return self._wip / f"{self.id}.md"
-
-    @property
-    def review(self) -> Path:
-        return self._wip / f"{self.id}.review.md"
-
-    @property
-    def check(self) -> Path:
-        return self._wip / f"{self.id}.check.txt"
-
-    @property
-    def setup(self) -> Path:
-        return self._wip / f"{self.id}.setup.txt"
 
     def next_output(self, role: Role) -> Path:
         """Return a new file for the next agent's output."""

@@ -131,29 +131,6 @@ async def test_an_item_edited_meanwhile_is_done_again_and_a_deleted_one_is_not(t
     assert house.wip == []
 
 
-async def test_a_spec_issue_stops_the_work_until_a_person_clears_it(tmp_path: Path) -> None:
-    house = House(tmp_path, play=script(implementer=[[SPEC_ISSUE]]))
-    house.item("a.md")
-    house.item("b.md")
-    with trio.fail_after(30):
-        async with house.watching() as running:
-            await running.until("WatchIdle")
-            [issue] = (house.state / "spec-issues").iterdir()
-            assert issue.read_text() == "Which one?\n"
-            issue.unlink()
-            await running.until("WatchIdle", 2)
-            await stop(running)
-    assert running.told == [
-        WatchProcessingItem(filename="a.md"),
-        WatchItemNotRemoved(filename="a.md", reason="spec-issue"),
-        *waiting(WatchSpecIssueWaiting(), blocked=2),
-        *done("a.md", "b.md"),
-        *waiting(WatchBacklogWaiting()),
-        STOPPED,
-        ended("interrupted", 2, 130),
-    ]
-
-
 async def test_no_file_in_the_backlog_ends_the_watch(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(implementer=[turn(NO_CHANGE, times=0)]))
     backlog, outside = house.backlog, tmp_path / "outside.md"

@@ -321,18 +321,6 @@ async def test_without_a_validate_command_the_check_command_runs_if_there_is_one
     assert world.story[2:] == [*events, "10 WatchEnded idle 1 0"]
 
 
-async def test_a_last_validation_runs_after_three_failed_polls(tmp_path: Path, clock: MockClock) -> None:
-    world = World(tmp_path, CHECK)
-    world.put("a.md")
-    world.unreadable = lambda: trio.current_time() >= 10
-    assert await play(world) == 3
-    assert world.story[-3:] == [
-        "130 WatchValidationStarted 1",
-        "130 WatchValidationPassed 1",
-        "130 WatchEnded poll-failed 1 3",
-    ]
-
-
 # ---- audit ------------------------------------------------------------------------------------
 
 
