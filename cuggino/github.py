@@ -15,10 +15,10 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import msgspec
-import trio
 
 from cuggino.errors import GitHubError
 from cuggino.git.remotes import Slug
+from cuggino.git.run import run_apart
 
 _NOT_INHERITED = ("GH_FORCE_TTY", "CLICOLOR_FORCE", "GH_DEBUG", "DEBUG")
 """Variables that make gh color its output or print more than the response."""
@@ -174,16 +174,7 @@ async def _gh(
     own = os.environ if environment is None else environment
     env = {**{name: value for name, value in own.items() if name not in _NOT_INHERITED}, **_QUIET}
     try:
-        return await trio.run_process(
-            ["gh", *arguments],
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,  # cuggino alone reacts to the terminal's Ctrl+C
-        )
+        return await run_apart(("gh", *arguments), cwd, env, stdin)
     except OSError as error:
         if not cwd.is_dir():
             raise GitHubError(f"The directory {cwd} no longer exists.") from error

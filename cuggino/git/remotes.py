@@ -41,8 +41,7 @@ class Slug:
 
     def is_same(self, other: Slug) -> bool:
         """Compare as GitHub does: owner and name in any case."""
-        mine, others = (self.host, str(self).lower()), (other.host, str(other).lower())
-        return mine == others
+        return self.host == other.host and str(self).lower() == str(other).lower()
 
 
 def parse_remote_url(url: str) -> Slug | None:
@@ -119,14 +118,14 @@ class Remote:
         self._login = ("-c", f"credential.https://{host}.helper=!gh auth git-credential")
 
     async def tip(self, branch: str) -> str | None:
-        """Ask for the commit of a branch; None if there is no such branch. Raise GitError if the remote fails."""
+        """Ask for the commit of a branch; None if it does not exist. Raise GitError if the remote fails."""
         done = await self._run("ls-remote", "--quiet", self.address, f"refs/heads/{branch}")
         if done.returncode != 0:
             raise refusal(done.returncode, done.stderr)
         return done.stdout.decode().partition("\t")[0].strip() or None
 
     async def fetch(self, branch: str, ref: str) -> str | None:
-        """Fetch the newest commit of a branch; None if there is no such branch. Raise GitError if the remote fails.
+        """Fetch the newest commit of a branch; None if it does not exist. Raise GitError if the remote fails.
 
         `ref` exists only meanwhile, under the repository's lock.
         """

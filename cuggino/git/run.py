@@ -7,7 +7,7 @@ while work continues, and nothing that git starts can ask a question at the term
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -42,18 +42,25 @@ async def run_git(
     git is killed.
     """
     try:
-        return await trio.run_process(
-            ["git", *arguments],
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            cwd=root,
-            env={**git_environment(), **(environment or {})},
-            start_new_session=True,
-        )
+        return await run_apart(("git", *arguments), root, {**git_environment(), **(environment or {})}, stdin)
     except OSError as error:
         raise cannot_run(error, root) from error
+
+
+async def run_apart(
+    argv: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes
+) -> CompletedProcess[bytes]:
+    """Run a program to its end in a session of its own, and capture its output. When cancelled, kill it."""
+    return await trio.run_process(
+        argv,
+        stdin=stdin,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 async def git_output(

@@ -112,15 +112,9 @@ def _check_runaway(course: Course, max_tasks: int) -> Ended | None:
     if course.finished:
         return None
     if course.tasks > max_tasks:
-        return Ended(
-            outcome=Outcome.FAILED,
-            content=f"The implementer reported PROGRESS {course.tasks} times in one plan without reaching DONE; "
-            f"limits.maxTasks allows {max_tasks}.",
-        )
-    if course.unchanged >= UNCHANGED_TASKS:
-        return Ended(
-            outcome=Outcome.FAILED,
-            content=f"The implementer reported PROGRESS {course.unchanged} times in a row, "
-            "but the working tree did not change.",
-        )
-    return None
+        reason = f"{course.tasks} times in one plan without reaching DONE; limits.maxTasks allows {max_tasks}."
+    elif course.unchanged >= UNCHANGED_TASKS:
+        reason = f"{course.unchanged} times in a row, but the working tree did not change."
+    else:
+        return None
+    return Ended(outcome=Outcome.FAILED, content=f"The implementer reported PROGRESS {reason}")

@@ -135,15 +135,13 @@ class _Loop:
         elif following.outcome is Outcome.FAILED:
             # whoever resumes the session has looked at it, so counting starts over
             self._session.update(course=msgspec.structs.replace(course, tasks=0, unchanged=0))
-            raise LoopError(following.content, Role.IMPLEMENTER, advice=self._resume_advice())
+            advice = f"Its work is kept. To resume it: cuggino run --resume {self._session.id}"
+            raise LoopError(following.content, Role.IMPLEMENTER, advice=advice)
         elif following.outcome is Outcome.SPEC_ISSUE:
             self._session.update(ended=following, issue_file=f"{uuid7()}.md")
             self._session.persist_issue()
         else:
             self._session.update(ended=following)
-
-    def _resume_advice(self) -> str:
-        return f"Its work is kept. To resume it: cuggino run --resume {self._session.id}"
 
     def _last_event(self) -> LoopTerminalEvent:
         ended = self._session.state.ended

@@ -59,6 +59,12 @@ class Session:
         self._wip = project.wip
         self._spec_issues = project.spec_issues
         self.state = state
+        self.id = state.id
+        self.draft = self._wip / f"{self.id}.plan.md"
+        self.file = self._wip / f"{self.id}.md"
+        self.review = self._wip / f"{self.id}.review.md"
+        self.check = self._wip / f"{self.id}.check.txt"
+        self.setup = self._wip / f"{self.id}.setup.txt"
 
     @classmethod
     def create(
@@ -84,32 +90,6 @@ class Session:
         session.update()
         return session
 
-    # ---- paths
-
-    @property
-    def id(self) -> str:
-        return self.state.id
-
-    @property
-    def draft(self) -> Path:
-        return self._wip / f"{self.id}.plan.md"
-
-    @property
-    def file(self) -> Path:
-        return self._wip / f"{self.id}.md"
-
-    @property
-    def review(self) -> Path:
-        return self._wip / f"{self.id}.review.md"
-
-    @property
-    def check(self) -> Path:
-        return self._wip / f"{self.id}.check.txt"
-
-    @property
-    def setup(self) -> Path:
-        return self._wip / f"{self.id}.setup.txt"
-
     def next_output(self, role: Role) -> Path:
         """Return a new file for the next agent's output."""
         self.update(agents=self.state.agents + 1)
@@ -130,7 +110,7 @@ class Session:
     def adopt_plan(self, otherwise: str) -> bool:
         """Start a new session file with the planner's draft, or with `otherwise` (its marker) if it wrote none.
 
-        Return False if there is no plan at all.
+        Return False without either.
         """
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:

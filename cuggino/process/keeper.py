@@ -67,7 +67,7 @@ class ProcessEntry:
 
 
 def read_entry(pid: int) -> ProcessEntry | None:
-    """Return None if there is no such process, or no /proc."""
+    """Return None without such a process, or without /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return ProcessEntry(file.read())

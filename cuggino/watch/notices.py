@@ -66,7 +66,7 @@ async def open_notices(folder: Path, changed: Callable[[], None]) -> AsyncIterat
 
     Changes are items created, written, renamed or deleted, and the folder itself deleted; several at the same moment
     make one call. A folder that was renamed or made again is watched from the next `renew` on. After the block
-    there are no more calls, and watchdog's threads have ended or had 2 seconds to do so.
+    `changed` is not called any more, and watchdog's threads have ended or had 2 seconds to do so.
     """
     notices = _FolderNotices(folder, changed)
     try:

@@ -190,7 +190,7 @@ def test_every_option_of_a_watch_is_documented_with_its_default(document: str, h
     documented = {
         _names(row[0])[0].partition(" ")[0]: row[1] for above, row in _tables(f"../../{document}") if above == heading
     }
-    parameters = inspect.signature(watch).parameters.values()
+    parameters = [it for name, it in inspect.signature(watch).parameters.items() if name != "intervals"]
     assert documented == {
         f"--{parameter.name.replace('_', '-')}": f"`{parameter.default}`" if parameter.default else "off"
         for parameter in parameters

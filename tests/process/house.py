@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import trio
+from trio_util import RepeatedEvent
 
 from cuggino.events import LogLine, PrintableEvent, WatchLoopEvent, decode_log_line
 
@@ -250,7 +251,7 @@ class Running(Printed):
         self.process = process
         self.err = b""
         self.events: list[PrintableEvent] = []
-        self._more = trio.Event()
+        self._more = RepeatedEvent()
         self._ended = False
 
     async def read(self) -> None:
@@ -261,13 +262,9 @@ class Running(Printed):
             async for chunk in self.process.stdout:
                 *lines, rest = (rest + chunk).split(b"\n")
                 self.events += [decode_log_line(line).event for line in lines]
-                self._notify()
+                self._more.set()
             self._ended = True
-            self._notify()
-
-    def _notify(self) -> None:
-        self._more.set()
-        self._more = trio.Event()
+            self._more.set()
 
     async def _read_err(self) -> None:
         assert self.process.stderr is not None

@@ -1,6 +1,6 @@
-"""Real children: what they get, what is told of them, and that nothing of them is left, however they end."""
+"""Real child processes: their input, what is reported of them, and that nothing of them is left."""
 
-# ruff: noqa: ASYNC110, ASYNC220 (other processes set no events; small files; one cuggino to be killed)
+# ruff: noqa: ASYNC110, ASYNC220 (other processes set no events; small files; a cuggino that is killed)
 from __future__ import annotations
 
 import contextlib
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems h
 
 
 class Scene:
-    """A folder, a marker, and what its children left there."""
+    """A folder, a marker, and what its children wrote there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Scene:
         return self.command(sys.executable, "-c", program, *arguments)
 
     async def run(self, command: Command) -> int:
-        """Its status, when all of it is gone."""
+        """Return the command's status when its tree is gone."""
         with trio.fail_after(10):
             async with self.children().start(command) as child:
                 status = await child.wait()
@@ -90,7 +90,7 @@ def arguments(pid: int) -> bytes:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    """After every test: nothing that carries its marker and none of the pids that were written down is alive."""
+    """After every test, assert that no process with its marker and none of the recorded PIDs is alive."""
     scene = Scene(tmp_path)
     yield scene
     left = scene.alive()
@@ -112,16 +112,16 @@ def keeper_of(child: Child) -> int:
     return found.parent
 
 
-# ---- what a child gets, and what is told of it ---------------------------------------------------
+# ---- input, output and status --------------------------------------------------------------------
 
 
-async def test_output_comes_in_order_and_the_status_is_its_own(scene: Scene) -> None:
+async def test_output_is_in_order_and_the_status_is_that_of_the_command(scene: Scene) -> None:
     status = await scene.run(scene.command("sh", "-c", "cat; echo wrong >&2; echo right; exit 3", stdin=b"in\n"))
     assert status == 3
     assert scene.output == "in\nwrong\nright\n"
 
 
-async def test_output_is_appended_to_files_that_are_private(scene: Scene) -> None:
+async def test_output_is_appended_to_private_files(scene: Scene) -> None:
     scene.out.write_text("before\n")
     errors = scene.folder / "errors"
     await scene.run(
@@ -138,18 +138,14 @@ async def test_output_is_appended_to_files_that_are_private(scene: Scene) -> Non
     assert errors.stat().st_mode & 0o777 == 0o600
 
 
-async def test_ten_megabytes_of_input_arrive_whole(scene: Scene) -> None:
-    data = bytes(range(256)) * (10 << 12)
+@pytest.mark.parametrize("data", [bytes(range(256)) * (10 << 12), b""], ids=["10 MB", "nothing"])
+async def test_input_of_any_size_arrives_completely(scene: Scene, data: bytes) -> None:
     assert await scene.run(scene.command("cat", stdin=data)) == 0
     assert scene.out.read_bytes() == data
 
 
-async def test_input_that_nobody_reads_blocks_nobody(scene: Scene) -> None:
+async def test_unread_input_does_not_block(scene: Scene) -> None:
     assert await scene.run(scene.command("true", stdin=b"x" * (10 << 20))) == 0
-
-
-async def test_no_input_is_at_its_end_at_once(scene: Scene) -> None:
-    assert await scene.run(scene.command("cat")) == 0
 
 
 async def test_a_status_by_signal_is_negative(scene: Scene) -> None:
@@ -157,21 +153,21 @@ async def test_a_status_by_signal_is_negative(scene: Scene) -> None:
     assert await scene.run(scene.shell("kill -KILL $$")) == -signal.SIGKILL
 
 
-async def test_the_environment_is_the_given_one_and_the_marker(scene: Scene) -> None:
+async def test_the_environment_is_the_given_one_with_the_marker(scene: Scene) -> None:
     await scene.run(scene.command("env", ODD="a\nb=c", EMPTY=""))
     marker, *others = sorted(scene.output.splitlines())
     assert re.fullmatch(rf"{marker_prefix(scene.marker)}\d+=1", marker)
     assert others == ["EMPTY=", "ODD=a", f"PATH={os.environ['PATH']}", "b=c"]
 
 
-async def test_the_marker_gets_through_a_shell_that_drops_odd_names(scene: Scene) -> None:
-    """`dash` does not pass on names with a dash, and a UUID has some."""
+async def test_the_marker_survives_a_shell_that_drops_odd_names(scene: Scene) -> None:
+    """`dash` does not pass on names with a dash, which a UUID has."""
     await scene.run(scene.shell("sh -c env"))
     assert marker_prefix(scene.marker) in scene.output
 
 
-async def test_signals_are_as_a_fresh_process_has_them(scene: Scene) -> None:
-    """Nothing blocked, nothing ignored: not SIGPIPE, which Python ignores, nor what cuggino was started with."""
+async def test_signal_dispositions_are_the_default(scene: Scene) -> None:
+    """Nothing is blocked or ignored: neither SIGPIPE, which Python ignores, nor a signal that cuggino ignored."""
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         await scene.run(scene.command("cat", "/proc/self/status"))
@@ -190,11 +186,11 @@ async def test_only_the_standard_streams_are_open(scene: Scene) -> None:
     finally:
         os.close(read_end)
         os.close(write_end)
-    assert scene.output == "['0', '1', '2', '3']\n"  # 3 is the listing's own
+    assert scene.output == "['0', '1', '2', '3']\n"  # 3 is that of the listing
 
 
-async def test_it_leads_a_session_that_no_terminal_reaches(scene: Scene) -> None:
-    """Neither the child nor its keeper is in our session, where Ctrl+C and a hangup are delivered."""
+async def test_a_child_leads_a_session_of_its_own(scene: Scene) -> None:
+    """Neither the child nor its keeper is in our session, which gets Ctrl+C and hangups."""
     async with scene.children().start(scene.command("sleep", "1000")) as child:
         sessions = {os.getsid(0), os.getsid(keeper_of(child)), os.getsid(child.pid)}
         assert len(sessions) == 3
@@ -212,7 +208,7 @@ async def test_the_keeper_shows_nothing_of_the_command_and_carries_no_marker(sce
         assert not keeper.carries(above, marker_prefix(scene.marker).encode())
 
 
-# ---- what cannot be executed ---------------------------------------------------------------------
+# ---- commands that cannot be executed ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,10 +236,10 @@ async def test_a_program_that_cannot_be_executed_is_named(scene: Scene, program:
 
 
 @pytest.mark.parametrize(("name", "error"), [("missing", FileNotFoundError), ("plain-file", NotADirectoryError)])
-async def test_a_folder_that_cannot_be_worked_in_is_named(scene: Scene, name: str, error: type[OSError]) -> None:
+async def test_an_unusable_working_directory_is_named(scene: Scene, name: str, error: type[OSError]) -> None:
     (scene.folder / "plain-file").write_text("")
     cwd = scene.folder / name
-    with pytest.raises(error, match="folder to work in") as raised:
+    with pytest.raises(error, match="the working directory") as raised:
         await scene.run(Command(argv=("true",), cwd=cwd, environment=os.environ, stdout=scene.out))
     assert raised.value.filename == str(cwd)
 
@@ -258,14 +254,14 @@ async def test_the_program_is_looked_up_in_the_path_of_the_child(scene: Scene) -
         await scene.run(scene.command("sh", PATH=str(folder / "empty")))
 
 
-async def test_what_no_process_can_be_given_is_refused(scene: Scene) -> None:
+async def test_invalid_arguments_and_environments_are_refused(scene: Scene) -> None:
     with pytest.raises(ValueError, match="NUL"):
         await scene.run(scene.command("echo", "a\0b"))
     with pytest.raises(ValueError, match="'='"):
         await scene.run(Command(argv=("env",), cwd=scene.folder, environment={"A=B": "c"}, stdout=scene.out))
 
 
-# ---- what a child leaves behind ------------------------------------------------------------------
+# ---- leftovers of a child ------------------------------------------------------------------------
 
 ESCAPES = {
     "in the background, with the output open": "./lasting & n=1",
@@ -280,7 +276,7 @@ WRITTEN_DOWN = '; while [ ! -e pids ] || [ "$(wc -l < pids)" -lt $n ]; do sleep 
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-async def test_what_it_leaves_running_is_gone_with_it(scene: Scene, escape: str) -> None:
+async def test_what_a_child_leaves_running_is_gone_with_it(scene: Scene, escape: str) -> None:
     with trio.fail_after(5):
         async with scene.children().start(scene.shell(ESCAPES[escape] + WRITTEN_DOWN + "exit 4")) as child:
             assert await child.wait() == 4
@@ -290,7 +286,7 @@ async def test_what_it_leaves_running_is_gone_with_it(scene: Scene, escape: str)
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-async def test_cancelled_it_takes_all_that_it_started_with_it(scene: Scene, escape: str) -> None:
+async def test_cancellation_kills_everything_that_the_child_started(scene: Scene, escape: str) -> None:
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             command = scene.shell(ESCAPES[escape] + WRITTEN_DOWN + "exec sleep 1000")
@@ -313,8 +309,8 @@ while time.monotonic() < end:
 
 @pytest.mark.parametrize("how", ["in one group", "setsid"])
 @pytest.mark.parametrize("environment", ["", "env -i "])
-async def test_a_chain_that_keeps_forking_is_caught(scene: Scene, how: str, environment: str) -> None:
-    """Each link forks the next one and exits: whoever is seen is already dead. So it has a heart that beats."""
+async def test_a_chain_of_forks_is_killed(scene: Scene, how: str, environment: str) -> None:
+    """Each link forks the next one and exits, so a link that is seen is already dead. A heartbeat shows it is alive."""
     program, beat = scene.folder / "chain.py", scene.folder / "beat"
     program.write_text(CHAIN)
     chain = f"{environment}{sys.executable} -I -S {program} '{how}' & while [ ! -s beat ]; do sleep 0.01; done"
@@ -324,8 +320,8 @@ async def test_a_chain_that_keeps_forking_is_caught(scene: Scene, how: str, envi
     assert beat.read_text() == last
 
 
-async def test_a_keeper_under_a_keeper_goes_too(scene: Scene) -> None:
-    """An agent may run cuggino itself, whose agents are then in our tree, with an emptied environment even."""
+async def test_a_keeper_under_a_keeper_is_killed_too(scene: Scene) -> None:
+    """An agent may run cuggino itself, whose agents are then in our tree, even with an emptied environment."""
     inner = f"""
 import trio, os
 from pathlib import Path
@@ -340,8 +336,8 @@ trio.run(Children(marker="inner-{scene.marker}").run, command)
     assert scene.alive() == []
 
 
-async def test_two_at_once_leave_each_other_alone(scene: Scene) -> None:
-    """Though they share a marker, and even if two `Children` started them."""
+async def test_two_children_do_not_affect_each_other(scene: Scene) -> None:
+    """Even with the same marker, and if two `Children` started them."""
     with trio.fail_after(10):
         async with scene.children().start(scene.shell("setsid ./lasting & exec sleep 1000")) as staying:
             await until(lambda: scene.pids)
@@ -353,10 +349,10 @@ async def test_two_at_once_leave_each_other_alone(scene: Scene) -> None:
             assert not staying.gone.is_set()
 
 
-# ---- being stopped -------------------------------------------------------------------------------
+# ---- stopping ------------------------------------------------------------------------------------
 
 
-async def test_one_that_obeys_has_the_time_to_write_its_last_words(scene: Scene) -> None:
+async def test_a_child_that_obeys_has_time_for_its_last_output(scene: Scene) -> None:
     script = "trap 'sleep 0.1; echo flushed; exit 7' INT; echo ready; while :; do sleep 0.01; done"
     with trio.fail_after(4):
         async with scene.children().start(scene.shell(script)) as child:
@@ -368,7 +364,7 @@ async def test_one_that_obeys_has_the_time_to_write_its_last_words(scene: Scene)
 IGNORES = "trap '' INT TERM HUP; echo ready; while :; do sleep 1000; done"
 
 
-async def test_one_that_does_not_obey_is_killed_after_the_grace(scene: Scene) -> None:
+async def test_a_child_that_ignores_signals_is_killed_after_the_grace(scene: Scene) -> None:
     with trio.fail_after(4):
         async with scene.children(grace=0.3).start(scene.shell(IGNORES)) as child:
             await until(lambda: "ready" in scene.output)
@@ -377,7 +373,7 @@ async def test_one_that_does_not_obey_is_killed_after_the_grace(scene: Scene) ->
     assert await child.wait() == -signal.SIGKILL
 
 
-async def test_a_hurry_cuts_the_grace_short(scene: Scene) -> None:
+async def test_force_kill_cuts_the_grace_short(scene: Scene) -> None:
     force_kill = trio.Event()
     with trio.fail_after(4):
         async with trio.open_nursery() as nursery:
@@ -391,7 +387,7 @@ async def test_a_hurry_cuts_the_grace_short(scene: Scene) -> None:
                 await child.gone.wait()
 
 
-async def test_a_hurry_that_is_on_already_leaves_no_grace(scene: Scene) -> None:
+async def test_with_force_kill_set_there_is_no_grace(scene: Scene) -> None:
     force_kill = trio.Event()
     force_kill.set()
     with trio.fail_after(4):
@@ -399,7 +395,7 @@ async def test_a_hurry_that_is_on_already_leaves_no_grace(scene: Scene) -> None:
             await until(lambda: "ready" in scene.output)
 
 
-async def test_an_interrupt_is_passed_on_once(scene: Scene) -> None:
+async def test_an_interrupt_is_sent_once(scene: Scene) -> None:
     script = "n=0; trap 'n=$((n + 1)); echo $n' INT; echo ready; while :; do sleep 0.02; done"
     with trio.fail_after(4):
         async with scene.children(grace=0.1).start(scene.shell(script)) as child:
@@ -411,10 +407,10 @@ async def test_an_interrupt_is_passed_on_once(scene: Scene) -> None:
     assert scene.output == "ready\n1\n"
 
 
-async def test_an_interrupt_when_all_is_gone_goes_nowhere(scene: Scene) -> None:
+async def test_an_interrupt_after_the_end_is_not_sent(scene: Scene) -> None:
     async with scene.children().start(scene.command("true")) as child:
         await child.wait()
-    read_end, write_end = os.pipe()  # they may get the numbers that were the keeper's
+    read_end, write_end = os.pipe()  # they may get the descriptors of the keeper's pipes
     os.set_blocking(read_end, False)
     child.interrupt()
     with pytest.raises(BlockingIOError):
@@ -423,14 +419,14 @@ async def test_an_interrupt_when_all_is_gone_goes_nowhere(scene: Scene) -> None:
     os.close(write_end)
 
 
-async def test_a_failure_in_the_block_comes_out_as_it_is(scene: Scene) -> None:
+async def test_an_exception_in_the_block_is_not_wrapped(scene: Scene) -> None:
     with pytest.raises(KeyError):
         async with scene.children(grace=0).start(scene.command("sleep", "1000")):
             raise KeyError
     assert scene.alive() == []
 
 
-async def test_cancelled_while_it_is_being_started_it_leaves_nothing(scene: Scene) -> None:
+async def test_cancellation_during_the_start_leaves_nothing(scene: Scene) -> None:
     for n in range(15):
         with trio.move_on_after(n * 0.003):
             async with scene.children(grace=0).start(scene.command("sleep", "1000")) as child:
@@ -441,7 +437,7 @@ async def test_cancelled_while_it_is_being_started_it_leaves_nothing(scene: Scen
 # ---- lingering -----------------------------------------------------------------------------------
 
 
-async def test_what_lingers_lives_until_the_end_of_its_scope_and_may_then_say_good_bye(scene: Scene) -> None:
+async def test_lingering_processes_live_until_their_scope_ends_and_get_sigterm(scene: Scene) -> None:
     scene.write_program(
         "database", "trap 'echo bye; exit' TERM; echo $$ >> pids; echo up; while :; do sleep 0.01; done"
     )
@@ -457,7 +453,7 @@ async def test_what_lingers_lives_until_the_end_of_its_scope_and_may_then_say_go
     assert scene.alive() == []
 
 
-async def test_what_lingers_and_does_not_obey_is_killed_and_a_hurry_does_not_wait_for_it(scene: Scene) -> None:
+async def test_lingering_processes_that_ignore_sigterm_are_killed(scene: Scene) -> None:
     scene.write_program("database", "trap '' TERM; echo $$ >> pids; while :; do sleep 1; done")
     command = scene.shell("env -i setsid ./database & while [ ! -s pids ]; do sleep 0.01; done", linger=True)
     force_kill = trio.Event()
@@ -472,7 +468,7 @@ async def test_what_lingers_and_does_not_obey_is_killed_and_a_hurry_does_not_wai
         force_kill.set()
 
 
-async def test_with_nothing_left_to_linger_it_is_gone_by_itself(scene: Scene) -> None:
+async def test_a_lingering_command_is_gone_when_its_last_process_exits(scene: Scene) -> None:
     with trio.fail_after(4):
         async with scene.children().start(scene.shell("setsid sleep 0.1 & exit 0", linger=True)) as child:
             assert await child.wait() == 0
@@ -480,7 +476,7 @@ async def test_with_nothing_left_to_linger_it_is_gone_by_itself(scene: Scene) ->
             await child.gone.wait()
 
 
-# ---- when cuggino or a keeper is killed ----------------------------------------------------------
+# ---- killed cugginos and keepers -----------------------------------------------------------------
 
 CUGGINO = """
 import os, sys, trio
@@ -493,7 +489,7 @@ trio.run(Children(marker=marker).run, command)
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-async def test_when_cuggino_is_killed_all_goes_with_it(scene: Scene, escape: str) -> None:
+async def test_when_cuggino_is_killed_its_children_are_killed(scene: Scene, escape: str) -> None:
     script = ESCAPES[escape] + WRITTEN_DOWN + "echo $$ >> pids; exec sleep 1000"
     with subprocess.Popen([sys.executable, "-c", CUGGINO, scene.marker, script], cwd=scene.folder) as process:
         with trio.fail_after(10):
@@ -503,8 +499,8 @@ async def test_when_cuggino_is_killed_all_goes_with_it(scene: Scene, escape: str
             await until(lambda: not scene.alive())
 
 
-async def test_when_its_keeper_is_killed_it_counts_as_killed_and_its_tree_goes(scene: Scene) -> None:
-    """What emptied its environment is found below those that carry the marker."""
+async def test_a_child_whose_keeper_is_killed_counts_as_killed_with_its_tree(scene: Scene) -> None:
+    """A process that emptied its environment is found below those with the marker."""
     script = "setsid ./lasting & sleep 1000 & env -i ./lasting & wait"
     with trio.fail_after(10):
         async with scene.children().start(scene.shell(script)) as child:
@@ -515,7 +511,7 @@ async def test_when_its_keeper_is_killed_it_counts_as_killed_and_its_tree_goes(s
             assert scene.alive() == []
 
 
-async def test_a_keeper_takes_no_notice_of_other_signals(scene: Scene) -> None:
+async def test_a_keeper_ignores_signals(scene: Scene) -> None:
     with trio.fail_after(4):
         async with scene.children().start(scene.shell("echo ready; sleep 0.2; exit 6")) as child:
             await until(lambda: "ready" in scene.output)
@@ -524,9 +520,7 @@ async def test_a_keeper_takes_no_notice_of_other_signals(scene: Scene) -> None:
             assert await child.wait() == 6
 
 
-async def test_a_keeper_that_is_stuck_is_killed_and_its_tree_swept(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stuck_keeper_is_killed_and_its_tree_swept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "SWEEP_SECONDS", 0.1)
     monkeypatch.setattr("cuggino.process.children._SLACK", 0.1)
     with trio.fail_after(4):
@@ -537,10 +531,10 @@ async def test_a_keeper_that_is_stuck_is_killed_and_its_tree_swept(
     assert scene.alive() == []
 
 
-# ---- what it costs -------------------------------------------------------------------------------
+# ---- costs ---------------------------------------------------------------------------------------
 
 
-async def test_no_file_descriptor_and_no_process_is_left(scene: Scene) -> None:
+async def test_no_file_descriptor_and_no_process_is_leaked(scene: Scene) -> None:
     async def round_of_all() -> None:
         await scene.run(scene.command("cat", stdin=b"x"))
         with pytest.raises(FileNotFoundError):
@@ -560,7 +554,7 @@ async def test_no_file_descriptor_and_no_process_is_left(scene: Scene) -> None:
 
 
 async def test_waiting_keepers_use_no_processor_time(scene: Scene) -> None:
-    """Blocked in `poll`, a keeper is not switched to again."""
+    """A keeper that blocks in `poll` has no more context switches."""
 
     def switches(pid: int) -> list[str]:
         return [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "ctxt_switches" in line]

@@ -1,4 +1,4 @@
-"""Following what a real child prints, on the real clock."""
+"""Following the output of a real child, on the real clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reader:
         self.seen_at += [time.monotonic()] * len(new)
 
     async def run(self, *argv: str) -> None:
-        """Run a program, follow it until its tree is gone."""
+        """Run a program and follow its output until its tree is gone."""
         command = Command(argv=argv, cwd=self.path.parent, environment={"PATH": os.environ["PATH"]}, stdout=self.path)
         with trio.fail_after(10):
             async with Children(marker=str(uuid.uuid4())).start(command) as child:
@@ -35,8 +35,8 @@ class Reader:
                 assert child.gone.is_set()
 
 
-async def test_lines_are_seen_as_they_are_printed(tmp_path: Path) -> None:
-    """Each line tells when it was printed; the fastest of them show the delay of following, not of a busy machine."""
+async def test_lines_are_noticed_soon_after_they_are_printed(tmp_path: Path) -> None:
+    """Each line contains its time; the fastest lines show the delay of following, not of a busy machine."""
     program = "import time\nfor _ in range(20): print(time.monotonic(), flush=True); time.sleep(0.011)"
     reader = Reader(tmp_path / "out")
     await reader.run(sys.executable, "-c", program)
@@ -53,15 +53,15 @@ async def test_ten_megabytes_in_one_line_arrive_whole(tmp_path: Path) -> None:
     assert [len(line) for line in reader.lines] == [10 << 20, 3]
 
 
-async def test_a_tool_that_writes_to_dev_stdout_truncates_and_the_rest_still_comes(tmp_path: Path) -> None:
-    """The shell's own output is appended, so the file has no hole after that."""
+async def test_the_rest_is_read_after_a_tool_truncated_dev_stdout(tmp_path: Path) -> None:
+    """The shell appends its own output, so the file has no hole afterwards."""
     script = "echo a first and rather long line; sleep 0.7; echo two > /dev/stdout; echo three"
     reader = Reader(tmp_path / "out")
     await reader.run("sh", "-c", script)
     assert reader.lines == [b"a first and rather long line", b"two", b"three"]
 
 
-async def test_who_holds_the_file_open_and_writes_on_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_process_that_keeps_writing_is_not_waited_for(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "out")
     before = time.monotonic()
     await reader.run("sh", "-c", "(setsid yes &) ; echo end")

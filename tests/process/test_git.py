@@ -1,4 +1,4 @@
-"""Real git, real hooks, in repositories that are made for each test."""
+"""Real git and real hooks, in a new repository for each test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ OURS = [Path(".specs"), Path(".cuggino")]
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_personal_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("GIT_", "EMAIL"))]:
         monkeypatch.delenv(name)
     person = ("[user]", "name = Ada", "email = ada@example.org")
@@ -43,7 +44,7 @@ def write(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A repository with one commit, specs that are not committed, and a state folder that is ignored."""
+    """A repository with one commit, uncommitted specs and an ignored state folder."""
     root = tmp_path / "project"
     root.mkdir()
     git(root, "init")
@@ -73,18 +74,18 @@ def alive(pid: str) -> bool:
 
 
 def committed(root: Path) -> set[str]:
-    """What the last commit did: status and name."""
+    """The changes of the last commit: status and name."""
     listed = git(root, "show", "--format=", "--name-status", "--no-renames", "-z", "HEAD").split("\0")[:-1]
     return {f"{status} {name}" for status, name in zip(listed[::2], listed[1::2], strict=True)}
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Every file of the repository's own, and its content."""
+    """Every file of `.git`, with a hash of its content."""
     files = (path for path in (root / ".git").rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-# ---- looking ----------------------------------------------------------------------------------
+# ---- reading ----------------------------------------------------------------------------------
 
 
 async def test_head_is_the_full_hash(root: Path) -> None:
@@ -99,7 +100,7 @@ async def test_a_repository_without_commits_has_no_head(tmp_path: Path) -> None:
     assert await at(tmp_path).is_repository()
 
 
-async def test_a_folder_that_is_no_repository(tmp_path: Path) -> None:
+async def test_a_folder_without_a_repository(tmp_path: Path) -> None:
     assert not await at(tmp_path).is_repository()
     assert not await at(tmp_path).is_dirty([])
     assert await at(tmp_path).head() is None
@@ -107,7 +108,7 @@ async def test_a_folder_that_is_no_repository(tmp_path: Path) -> None:
         await at(tmp_path).commit("x", exclude=OURS)
 
 
-async def test_without_git_everything_but_a_commit_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_git_everything_except_for_a_commit_works(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
     assert not await at(root).is_repository()
     assert await at(root).head() is None
@@ -117,7 +118,7 @@ async def test_without_git_everything_but_a_commit_goes_on(root: Path, monkeypat
     assert "Install it" in caught.value.advice
 
 
-async def test_a_root_that_is_gone_is_not_taken_for_a_missing_git(root: Path) -> None:
+async def test_a_missing_root_is_not_reported_as_a_missing_git(root: Path) -> None:
     with pytest.raises(GitError, match="no longer exists"):
         await Git(root / "gone", None, root / ".cuggino" / "wip").commit("x", exclude=OURS)
 
@@ -129,7 +130,7 @@ async def test_dirty_is_what_a_commit_would_include(root: Path) -> None:
     assert await at(root).is_dirty(OURS)
 
 
-async def test_the_environment_of_a_hook_of_another_repository_does_not_matter(
+async def test_the_environment_of_another_repositorys_hook_is_ignored(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
@@ -147,7 +148,7 @@ async def test_the_environment_of_a_hook_of_another_repository_does_not_matter(
 # ---- committing -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("watched", [False, True], ids=["plainly", "with children"])
+@pytest.mark.parametrize("watched", [False, True], ids=["without children", "with children"])
 async def test_new_changed_deleted_and_renamed_files_are_committed(root: Path, watched: bool) -> None:
     for name in ("changed", "deleted", "before"):
         write(root / name, f"{name}\n")
@@ -167,13 +168,13 @@ async def test_new_changed_deleted_and_renamed_files_are_committed(root: Path, w
     assert scratch(root) == ["plan.md"]
 
 
-async def test_nothing_to_commit_is_none(root: Path) -> None:
+async def test_without_changes_nothing_is_committed(root: Path) -> None:
     before = contents(root)
     assert await at(root).commit("x", exclude=OURS) is None
     assert contents(root).keys() == before.keys()
 
 
-async def test_specs_that_the_person_staged_stay_staged_and_are_not_committed(root: Path) -> None:
+async def test_staged_specs_stay_staged_and_are_not_committed(root: Path) -> None:
     git(root, "add", ".specs")
     assert await at(root).commit("x", exclude=OURS) is None
     write(root / "new", "")
@@ -182,7 +183,7 @@ async def test_specs_that_the_person_staged_stay_staged_and_are_not_committed(ro
     assert git(root, "status", "--porcelain") == "A  .specs/overview.md\n"
 
 
-async def test_committed_specs_that_were_changed_or_deleted_stay_as_they_are(root: Path) -> None:
+async def test_changed_and_deleted_specs_are_not_committed(root: Path) -> None:
     write(root / ".specs" / "gone.md", "")
     git(root, "add", ".specs")
     git(root, "commit", "-m", "specs")
@@ -194,7 +195,7 @@ async def test_committed_specs_that_were_changed_or_deleted_stay_as_they_are(roo
     assert git(root, "status", "--porcelain") == " D .specs/gone.md\n M .specs/overview.md\n"
 
 
-async def test_a_specs_folder_that_is_a_link_is_left_out_where_it_leads(root: Path) -> None:
+async def test_the_target_of_a_linked_specs_folder_is_left_out(root: Path) -> None:
     (root / "docs").mkdir()
     (root / ".specs").rename(root / "docs" / "specs")
     (root / ".specs").symlink_to("docs/specs")
@@ -206,7 +207,7 @@ async def test_a_specs_folder_that_is_a_link_is_left_out_where_it_leads(root: Pa
 @pytest.mark.parametrize(
     "specs", ["a b", "*", "[x]", "sp?c\\s", "-x", ":(top)", "spécs", "é", "!x", "^", "]", "a/b/c", "'\"\n"]
 )
-async def test_whatever_the_specs_folder_is_called_only_it_is_left_out(root: Path, specs: str) -> None:
+async def test_a_specs_folder_may_have_any_name(root: Path, specs: str) -> None:
     write(root / specs / "deep" / "spec.md", "")
     write(root / "x" / "b" / "code", "")
     write(root / "a" / "code", "")
@@ -216,7 +217,7 @@ async def test_whatever_the_specs_folder_is_called_only_it_is_left_out(root: Pat
 
 @pytest.mark.parametrize("ignored", ["/.cuggino", ".cuggino/\n.specs/", ".*"])
 async def test_excluded_folders_may_be_ignored(root: Path, ignored: str) -> None:
-    """`git add` refuses the plain name of what is ignored, even as something to leave out."""
+    """`git add` refuses the plain name of an ignored file, even as an exclusion."""
     write(root / ".git" / "info" / "exclude", f"{ignored}\n")
     write(root / "new", "")
     assert await at(root).commit("x", exclude=OURS)
@@ -237,7 +238,7 @@ async def test_files_may_have_any_name(root: Path, name: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "kept"),
+    ("message", "committed_message"),
     [
         ("Short", "Short"),
         ("--amend", "--amend"),
@@ -254,13 +255,13 @@ async def test_files_may_have_any_name(root: Path, name: bytes) -> None:
     ],
     ids=lambda value: value[:12].encode("ascii", "backslashreplace").decode(),
 )
-async def test_a_message_may_be_anything(root: Path, message: str, kept: str) -> None:
+async def test_a_message_may_be_anything(root: Path, message: str, committed_message: str) -> None:
     write(root / "new", "")
     assert await at(root, Children(marker="test-git")).commit(message, exclude=OURS)
-    assert git(root, "show", "--format=%B", "--no-patch").strip("\n") == kept
+    assert git(root, "show", "--format=%B", "--no-patch").strip("\n") == committed_message
 
 
-async def test_a_failing_hook_is_told_in_its_own_words(root: Path) -> None:
+async def test_the_error_of_a_failing_hook_has_its_output(root: Path) -> None:
     hook(root, "pre-commit", "echo on stdout; echo no tabs, please >&2; exit 1")
     write(root / "new", "")
     for children in (None, Children(marker="test-git")):
@@ -270,7 +271,7 @@ async def test_a_failing_hook_is_told_in_its_own_words(root: Path) -> None:
     assert scratch(root) == ["plan.md"]
 
 
-async def test_of_a_hook_that_says_too_much_the_end_is_told(root: Path) -> None:
+async def test_the_error_of_a_verbose_hook_has_the_end_of_its_output(root: Path) -> None:
     hook(root, "pre-commit", "seq 100000; echo the reason; exit 1")
     write(root / "new", "")
     with trio.fail_after(30), pytest.raises(GitError, match=r"the reason$") as caught:
@@ -278,7 +279,7 @@ async def test_of_a_hook_that_says_too_much_the_end_is_told(root: Path) -> None:
     assert len(caught.value.message) < 10_000
 
 
-async def test_what_a_hook_leaves_running_ends_with_the_commit(root: Path) -> None:
+async def test_processes_that_a_hook_leaves_end_with_the_commit(root: Path) -> None:
     hook(root, "post-commit", "setsid sleep 300 </dev/null >/dev/null 2>&1 & echo $! > .git/pid")
     write(root / "new", "")
     with trio.fail_after(30):
@@ -301,20 +302,6 @@ async def test_a_cancelled_commit_leaves_no_hook_and_no_file(root: Path) -> None
     assert scratch(root) == ["plan.md"]
 
 
-async def test_no_identity_is_told_in_gits_words(root: Path, tmp_path: Path) -> None:
-    write(tmp_path / "gitconfig", "[user]\nuseConfigOnly = true\n")
-    write(root / "new", "")
-    with pytest.raises(GitError, match=r"user\.email"):
-        await at(root).commit("x", exclude=OURS)
-
-
-async def test_a_locked_index_is_told_in_gits_words(root: Path) -> None:
-    write(root / "new", "")
-    write(root / ".git" / "index.lock", "")
-    with pytest.raises(GitError, match=r"index\.lock"):
-        await at(root).commit("x", exclude=OURS)
-
-
 async def test_the_first_commit_of_a_repository(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -335,7 +322,7 @@ async def test_a_detached_head_moves(root: Path) -> None:
     assert commit == git(root, "rev-parse", "HEAD").strip() != git(root, "rev-parse", "main").strip()
 
 
-async def test_a_repository_within_is_committed_as_a_link_to_its_commit(root: Path) -> None:
+async def test_a_nested_repository_is_committed_as_a_link_to_its_commit(root: Path) -> None:
     inner = root / "inner"
     inner.mkdir()
     git(inner, "init")
@@ -346,14 +333,7 @@ async def test_a_repository_within_is_committed_as_a_link_to_its_commit(root: Pa
     assert committed(root) == {"A inner"}
 
 
-async def test_a_repository_within_that_has_no_commit_is_told_in_gits_words(root: Path) -> None:
-    (root / "inner").mkdir()
-    git(root / "inner", "init")
-    with pytest.raises(GitError, match="'inner/' does not have a commit checked out"):
-        await at(root).commit("x", exclude=OURS)
-
-
-async def test_in_a_subfolder_of_a_repository_what_is_outside_stays_out(root: Path) -> None:
+async def test_in_a_subfolder_changes_outside_are_not_committed(root: Path) -> None:
     project = root / "packages" / "one"
     write(project / "new", "")
     write(project / ".specs" / "spec.md", "")
@@ -368,7 +348,7 @@ async def test_in_a_subfolder_of_a_repository_what_is_outside_stays_out(root: Pa
     assert not await at(project).is_dirty(OURS)
 
 
-def _in_the_middle_of_a_merge(root: Path, *, conflict: bool) -> None:
+def _start_merge(root: Path, *, conflict: bool) -> None:
     git(root, "checkout", "-b", "side")
     write(root / ("kept" if conflict else "theirs"), "theirs\n")
     git(root, "add", "--all", "--", ".", ":!.specs")
@@ -379,14 +359,27 @@ def _in_the_middle_of_a_merge(root: Path, *, conflict: bool) -> None:
     subprocess.run(["git", "merge", "--no-commit", "side"], cwd=root, capture_output=True, check=False)
 
 
-async def test_an_unfinished_merge_is_told_in_gits_words(root: Path) -> None:
-    _in_the_middle_of_a_merge(root, conflict=False)
-    with pytest.raises(GitError, match="cannot do a partial commit during a merge"):
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda root: write(root.parent / "gitconfig", "[user]\nuseConfigOnly = true\n"), r"user\.email"),
+        (lambda root: write(root / ".git" / "index.lock", ""), r"index\.lock"),
+        (lambda root: git(root, "init", "inner"), "'inner/' does not have a commit checked out"),
+        (partial(_start_merge, conflict=False), "cannot do a partial commit during a merge"),
+    ],
+    ids=["no identity", "a locked index", "a nested repository without a commit", "an unfinished merge"],
+)
+async def test_a_refused_commit_has_gits_own_message(
+    root: Path, prepare: Callable[[Path], object], message: str
+) -> None:
+    write(root / "new", "")
+    prepare(root)
+    with pytest.raises(GitError, match=message):
         await at(root).commit("x", exclude=OURS)
 
 
-async def test_a_conflict_is_not_taken_for_resolved(root: Path) -> None:
-    _in_the_middle_of_a_merge(root, conflict=True)
+async def test_a_conflict_is_not_marked_as_resolved(root: Path) -> None:
+    _start_merge(root, conflict=True)
     with pytest.raises(GitError, match="unmerged files: kept"):
         await at(root).commit("x", exclude=OURS)
     assert git(root, "status", "--porcelain", "kept") == "UU kept\n"
@@ -395,7 +388,7 @@ async def test_a_conflict_is_not_taken_for_resolved(root: Path) -> None:
 # ---- fingerprints -----------------------------------------------------------------------------
 
 
-async def test_a_fingerprint_tells_every_change_of_files_that_are_not_ignored(root: Path) -> None:
+async def test_a_fingerprint_shows_every_change_of_files_that_are_not_ignored(root: Path) -> None:
     write(root / ".gitignore", "*.pyc\n")
     steps: list[Callable[[], object]] = [
         lambda: write(root / "kept", "as it is\n"),
@@ -418,7 +411,7 @@ async def test_a_fingerprint_tells_every_change_of_files_that_are_not_ignored(ro
     assert await at(root).tree_fingerprint(OURS) == seen[-1]
 
 
-async def test_a_fingerprint_does_not_depend_on_what_is_staged_or_committed(root: Path) -> None:
+async def test_a_fingerprint_does_not_depend_on_staging_and_commits(root: Path) -> None:
     write(root / "new", "1")
     before = await at(root).tree_fingerprint(OURS)
     git(root, "add", "new")
@@ -431,8 +424,8 @@ async def test_a_fingerprint_does_not_depend_on_what_is_staged_or_committed(root
     assert await at(root).tree_fingerprint(OURS) == before
 
 
-async def test_looking_leaves_the_repository_byte_for_byte(root: Path) -> None:
-    os.utime(root / "kept", ns=(1, 1))  # the same content: git would like to note that in the index
+async def test_reading_leaves_the_repository_unchanged(root: Path) -> None:
+    os.utime(root / "kept", ns=(1, 1))  # the same content, which git would record in the index
     write(root / "new", "new")
     before = contents(root)
     await at(root).tree_fingerprint(OURS)
@@ -441,7 +434,7 @@ async def test_looking_leaves_the_repository_byte_for_byte(root: Path) -> None:
     assert scratch(root) == ["plan.md"]
 
 
-async def test_a_change_within_the_clock_tick_of_the_index_is_seen(root: Path) -> None:
+async def test_a_change_within_the_clock_tick_of_the_index_is_noticed(root: Path) -> None:
     """Same size, same times: git compares the content if the file is not older than the index."""
     git(root, "config", "core.trustctime", "false")
     tick = 1_700_000_000_000_000_000
@@ -454,7 +447,7 @@ async def test_a_change_within_the_clock_tick_of_the_index_is_seen(root: Path) -
     assert await at(root).tree_fingerprint(OURS) != before
 
 
-async def test_a_fingerprint_in_a_subfolder_is_of_that_folder(root: Path) -> None:
+async def test_a_fingerprint_in_a_subfolder_covers_that_folder_only(root: Path) -> None:
     project = root / "packages" / "one"
     write(project / "new", "")
     before = await at(project).tree_fingerprint(OURS)
@@ -474,7 +467,7 @@ async def test_a_fingerprint_in_a_linked_worktree(root: Path, tmp_path: Path) ->
     assert await at(linked).tree_fingerprint(OURS) != before
 
 
-async def test_what_git_looks_up_in_committed_files_is_found_at_any_path(root: Path, tmp_path: Path) -> None:
+async def test_git_finds_committed_content_at_any_path(root: Path, tmp_path: Path) -> None:
     """A committed file with CRLF keeps them under `text=auto`: git reads the old content to decide."""
     (root / "kept").write_bytes(b"1\r\n")
     git(root, "commit", "--all", "-m", "second")
@@ -485,7 +478,7 @@ async def test_what_git_looks_up_in_committed_files_is_found_at_any_path(root: P
     assert await at(moved).tree_fingerprint(OURS) == before
 
 
-async def test_a_repository_within_that_has_no_commit_does_not_hide_other_changes(root: Path) -> None:
+async def test_a_nested_repository_without_a_commit_does_not_hide_other_changes(root: Path) -> None:
     (root / "inner").mkdir()
     git(root / "inner", "init")
     before = await at(root).tree_fingerprint(OURS)
@@ -497,7 +490,7 @@ async def test_a_repository_within_that_has_no_commit_does_not_hide_other_change
     assert await at(root).tree_fingerprint(OURS) == after
 
 
-async def test_without_a_repository_names_sizes_and_times_count(tmp_path: Path) -> None:
+async def test_without_a_repository_the_fingerprint_covers_names_sizes_and_times(tmp_path: Path) -> None:
     root = tmp_path / "plain"
     write(root / "a" / "file", "1")
     write(root / ".specs" / "s", "")

@@ -192,7 +192,7 @@ async def test_a_dirty_tree_is_warned_about_and_in_the_first_commit(tmp_path: Pa
     with trio.fail_after(20):
         finished = await house.run(*RUN)
     assert isinstance(finished.events[1], events.SystemMessage)
-    assert "not committed" in finished.events[1].text
+    assert "uncommitted" in finished.events[1].text
     assert "mine.txt" in house.git("show", "--stat", "HEAD")
 
 

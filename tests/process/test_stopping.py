@@ -1,4 +1,4 @@
-"""However a run is stopped: on time, with the right exit code, nothing left alive, and it can be gone on with."""
+"""A run that is stopped in any way ends on time with the right exit code, leaves no process, and can be resumed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RUN = ("run", "--focus", "the work")
 
 
 SLEEP: Step = {"do": "run", "command": "sleep 300"}
-"""A tool of the agent's that runs long, in a session of its own, as claude's Bash does."""
+"""A tool of the agent that runs for a long time in a session of its own, like claude's Bash."""
 
 
 async def until_calm(house: House) -> None:
-    """A keeper needs some time for its last sweep; nobody gets more than the specified three seconds."""
+    """Wait for the last sweep of keepers, for at most the specified three seconds."""
     with trio.move_on_after(3):
         while house.left():  # noqa: ASYNC110 - processes that are not ours
             await trio.sleep(0.02)
@@ -30,11 +30,11 @@ async def until_calm(house: House) -> None:
 
 
 def place(event: str, times: int = 1, /, config: dict[str, Any] | None = None, **roles: list[list[Step]]) -> Any:
-    """Where a run is when this event was printed so often."""
+    """What a run is doing when this event was printed for the nth time."""
     return event, times, config or {}, roles
 
 
-ONCE = "test -e ran || { : > ran; exec sleep 300; }"  # no shell that waits: dash may miss a SIGINT then
+ONCE = "test -e ran || { : > ran; exec sleep 300; }"  # exec, since dash may miss a SIGINT while it waits
 
 PLACES = {
     "planning": place("AgentMessage", planner=[[{"do": "say", "text": "hm"}, {"do": "hang"}]]),
@@ -48,7 +48,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("where", PLACES)
-async def test_ctrl_c_ends_a_run_at_once_wherever_it_is_and_resume_finishes_it(tmp_path: Path, where: str) -> None:
+async def test_ctrl_c_ends_a_run_at_once_at_any_step_and_resume_finishes_it(tmp_path: Path, where: str) -> None:
     event, times, config, roles = PLACES[where]
     house = House(tmp_path, play=script(**roles), commit=True, **config)
     with trio.fail_after(30):
@@ -70,7 +70,7 @@ async def test_ctrl_c_ends_a_run_at_once_wherever_it_is_and_resume_finishes_it(t
     assert "the rest" in (house.root / "work.txt").read_text()
 
 
-async def test_an_agent_that_ignores_signals_has_five_seconds_and_a_second_press_takes_them_away(
+async def test_an_agent_that_ignores_signals_is_killed_after_five_seconds_or_a_second_press(
     tmp_path: Path,
 ) -> None:
     stubborn = [{"do": "ignore-signals"}, {"do": "say", "text": "no"}, {"do": "hang"}]
@@ -94,7 +94,7 @@ async def test_an_agent_that_ignores_signals_has_five_seconds_and_a_second_press
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_other_signals_interrupt_too_and_the_process_ends_by_them(tmp_path: Path, number: signal.Signals) -> None:
+async def test_other_signals_interrupt_too_and_become_the_exit_status(tmp_path: Path, number: signal.Signals) -> None:
     house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]))
     with trio.fail_after(20):
         async with house.started(*RUN) as running:
@@ -128,7 +128,7 @@ def alive(pids: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["interrupted", "kill -9"])
-async def test_what_an_agent_left_behind_is_ended_with_it_however_it_hides(tmp_path: Path, *, killed: bool) -> None:
+async def test_processes_that_an_agent_left_are_killed_however_they_hide(tmp_path: Path, *, killed: bool) -> None:
     pids = tmp_path / "pids"
     leavings = [{"do": "leave", "pids": str(pids), **way} for way in WAYS]
     chain = {"do": "chain", "pids": str(tmp_path / "link")}
@@ -147,7 +147,7 @@ async def test_what_an_agent_left_behind_is_ended_with_it_however_it_hides(tmp_p
             assert alive(tmp_path / "link") == []
 
 
-async def test_what_an_agent_left_behind_is_gone_when_the_next_one_starts(tmp_path: Path) -> None:
+async def test_processes_that_an_agent_left_are_gone_before_the_next_one_starts(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     leavings = [{"do": "leave", "pids": str(pids), **way} for way in WAYS]
     house = House(tmp_path, play=script(implementer=[[*leavings, *DONE]]))
@@ -158,7 +158,7 @@ async def test_what_an_agent_left_behind_is_gone_when_the_next_one_starts(tmp_pa
             assert await running.process.wait() == 0
 
 
-async def test_after_kill_9_the_next_run_goes_on_without_planning_again(tmp_path: Path) -> None:
+async def test_after_kill_9_the_next_run_resumes_without_planning_again(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]), commit=True)
     with trio.fail_after(30):
         async with house.started(*RUN) as running:
@@ -172,7 +172,7 @@ async def test_after_kill_9_the_next_run_goes_on_without_planning_again(tmp_path
     assert house.wip == []
 
 
-async def test_keepers_that_were_killed_as_well_leave_their_tree_to_the_next_start(tmp_path: Path) -> None:
+async def test_the_next_run_kills_what_killed_keepers_left(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(implementer=[[SLEEP, *DONE]]))
     with trio.fail_after(30):
         async with house.started(*RUN) as running:
@@ -185,7 +185,7 @@ async def test_keepers_that_were_killed_as_well_leave_their_tree_to_the_next_sta
     assert house.left() == []
 
 
-async def test_a_closed_stdout_ends_a_run_even_when_nothing_is_printed(tmp_path: Path) -> None:
+async def test_a_closed_stdout_ends_a_run_even_if_nothing_is_printed(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(implementer=[[{"do": "say", "text": "go"}, {"do": "hang"}]]))
     command = f"{sys.executable} -m cuggino run --focus x; echo $? > {tmp_path}/c; mv {tmp_path}/c {tmp_path}/code"
     with trio.fail_after(20):
@@ -197,8 +197,8 @@ async def test_a_closed_stdout_ends_a_run_even_when_nothing_is_printed(tmp_path:
     assert house.left() == []
 
 
-async def test_a_shell_loop_around_it_stops_with_ctrl_c(tmp_path: Path) -> None:
-    """It ends by the signal itself: a shell that saw an exit code of 130 would go on with its loop."""
+async def test_ctrl_c_stops_a_shell_loop_around_it(tmp_path: Path) -> None:
+    """It ends by the signal itself: after an exit code of 130 the shell would continue its loop."""
     house = House(tmp_path, play=script(implementer=[[{"do": "say", "text": "go"}, {"do": "hang"}]]))
     loop = f"while :; do {sys.executable} -m cuggino run --focus x; done"
     with trio.fail_after(20):
@@ -224,7 +224,7 @@ async def test_a_shell_loop_around_it_stops_with_ctrl_c(tmp_path: Path) -> None:
     assert house.left() == []
 
 
-async def test_nohup_stays_nohup(tmp_path: Path) -> None:
+async def test_nohup_stays_in_effect(tmp_path: Path) -> None:
     house = House(
         tmp_path, play=script(planner=[[{"do": "say", "text": "hm"}, {"do": "think", "seconds": 0.5}, *PLAN]])
     )

@@ -1,4 +1,4 @@
-"""What survived both cuggino and its keeper is found by its marker, and nothing else is."""
+"""A sweep finds what survived cuggino and its keeper by its marker, and nothing else."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ trio.run(Children(marker=sys.argv[1]).run, command)
 """
 
 
-def test_after_cuggino_and_its_keeper_were_killed_a_sweep_ends_the_rest(tmp_path: Path, marker: str) -> None:
-    """And what emptied its environment, if it is below one that did not."""
+def test_a_sweep_kills_what_survived_cuggino_and_its_keeper(tmp_path: Path, marker: str) -> None:
+    """Also a process that emptied its environment, below one that did not."""
     pids = tmp_path / "pids"
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho $$ >> pids; env -i sh -c 'echo $$ >> pids; exec sleep 1000'; exit\n")
@@ -65,7 +65,7 @@ def test_after_cuggino_and_its_keeper_were_killed_a_sweep_ends_the_rest(tmp_path
         agent, *tools = map(int, pids.read_text().split())
         found = keeper.read_entry(agent)
         assert found is not None
-        cuggino.send_signal(signal.SIGSTOP)  # or it would notice, and sweep by itself
+        cuggino.send_signal(signal.SIGSTOP)  # otherwise it would notice and sweep by itself
         os.kill(found.parent, signal.SIGKILL)
         cuggino.kill()
     assert all(map(start_time, [agent, *tools]))
@@ -85,8 +85,8 @@ def test_only_its_own_marker_counts(marker: str, started: list[subprocess.Popen[
     assert [process.poll() for process in started] == [-9, -9, None, None]
 
 
-def test_it_spares_itself_and_who_started_it(marker: str) -> None:
-    """Somebody may start cuggino from inside the tree of a dead one."""
+def test_it_spares_itself_and_its_ancestors(marker: str) -> None:
+    """cuggino may be started inside the process tree of a dead one."""
     program = f"import subprocess; from cuggino.process.leftovers import sweep; print(sweep({marker!r}))"
     ended = subprocess.run(
         ["sh", "-c", 'sleep 1000 & "$0" -c "$1"; echo still here', sys.executable, program],
@@ -99,19 +99,19 @@ def test_it_spares_itself_and_who_started_it(marker: str) -> None:
     assert ended.stdout == "1\nstill here\n"
 
 
-def test_with_nothing_to_find_it_is_quick(marker: str) -> None:
+def test_a_sweep_that_finds_nothing_is_quick(marker: str) -> None:
     before = time.monotonic()
     assert sweep(marker) == 0
     assert time.monotonic() - before < 1
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "a=b", "ü", "a\n"])
-def test_a_marker_is_a_name(bad: str) -> None:
+def test_an_invalid_marker_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="marker"):
         sweep(bad)
 
 
-def test_a_start_time_is_that_of_one_process_only(started: list[subprocess.Popen[bytes]]) -> None:
+def test_a_start_time_is_unique_to_a_process(started: list[subprocess.Popen[bytes]]) -> None:
     ours = start_time(os.getpid())
     assert ours == start_time(os.getpid())
     time.sleep(0.02)  # start times are counted in hundredths of a second
@@ -119,7 +119,7 @@ def test_a_start_time_is_that_of_one_process_only(started: list[subprocess.Popen
     assert start_time(started[0].pid) not in (None, ours)
 
 
-def test_an_ended_process_has_no_start_time_even_before_it_is_collected() -> None:
+def test_an_exited_process_has_no_start_time_even_before_it_is_reaped() -> None:
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert start_time(process.pid) is None
@@ -127,9 +127,7 @@ def test_an_ended_process_has_no_start_time_even_before_it_is_collected() -> Non
     assert start_time(process.pid) is None
 
 
-def test_a_name_with_parentheses_and_spaces_hides_nothing(
-    tmp_path: Path, started: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_process_name_may_have_parentheses_and_spaces(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
     odd = tmp_path / ") R 1 (x"
     odd.symlink_to("/bin/sleep")
     started += [subprocess.Popen([odd, "1000"])]
@@ -159,8 +157,8 @@ finally:
 """
 
 
-def test_a_group_with_one_of_us_in_it_is_not_killed_as_a_group(marker: str, tmp_path: Path) -> None:
-    """Though its leader is gone: the marked process dies alone."""
+def test_the_group_of_the_sweeper_is_not_killed_as_a_group(marker: str, tmp_path: Path) -> None:
+    """Even without its leader: only the marked process is killed."""
     out = tmp_path / "out"
     command = [sys.executable, "-c", IN_A_GROUP_WITHOUT_LEADER, marker, f"{marker_prefix(marker)}1"]
     with out.open("wb") as file:
@@ -169,7 +167,7 @@ def test_a_group_with_one_of_us_in_it_is_not_killed_as_a_group(marker: str, tmp_
 
 
 def test_a_group_whose_leader_is_gone_is_killed_as_a_whole(marker: str, tmp_path: Path) -> None:
-    """Though not all of it carries the marker: it is a chain of forks, caught at one link."""
+    """Even its members without the marker: they are a chain of forks, caught at one link."""
     script = "env -i sh -c 'echo $$ >> pids; exec sleep 1000' & sleep 1000 & echo $! >> pids"
     subprocess.run(["setsid", "sh", "-c", script], env=marked(marker), cwd=tmp_path, check=True, timeout=10)
     pids = tmp_path / "pids"

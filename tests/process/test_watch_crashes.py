@@ -1,4 +1,4 @@
-"""A watch that is killed at any moment, again and again: nothing is lost, done twice, torn or left alive."""
+"""A watch that is killed repeatedly at any moment: nothing is lost, done twice, torn or left alive."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PLAY = script(
     reviewer=[turn(STRAY, THINK, *APPROVE, times=0)],
 )
 KILLS = 25
-"""For each of the two projects, which are worked on at the same time."""
+"""In each of the two projects, which are worked on at the same time."""
 
 
 class Trial:
-    """A project whose watch dies. Each item has a content of its own."""
+    """A project whose watch is killed. Each item has its own content."""
 
     def __init__(self, folder: Path, seed: int, **config: bool) -> None:
         self.house = House(folder, play=PLAY, **config)
@@ -55,16 +55,16 @@ class Trial:
         self.examine_end()
 
     def fill(self) -> None:
-        """One item or two are in the backlog whenever a watch is started."""
+        """Put one or two items into the backlog before a watch starts."""
         while len(list(self.house.backlog.iterdir())) < self.random.randint(1, 2):
             name = f"{len(self.items):03}.md"
             self.items[name] = f"The item {name}."
             self.house.item(name, self.items[name])
 
     async def start_and_kill(self) -> None:
-        """Mostly it dies alone; sometimes its keepers die with it, and what they kept is left to the next start."""
+        """Kill the watch, sometimes with its keepers, so that the next start has to kill what they left."""
         async with self.house.watching() as running:
-            if self.random.random() < 0.75:  # some die while they begin
+            if self.random.random() < 0.75:  # some are killed while they start
                 await running.until_more()
             await trio.sleep(self.random.uniform(0.05, 1.2))
             if self.random.random() < 0.3:
@@ -72,10 +72,10 @@ class Trial:
             running.send(signal.SIGKILL)
             await running.end()
 
-    # ---- what must be true
+    # ---- invariants
 
     def examine(self) -> None:
-        """Whenever nothing runs."""
+        """Check the invariants while nothing runs."""
         self.nothing_is_lost()
         self.nothing_is_torn()
         self.nothing_is_done_again()
@@ -91,7 +91,7 @@ class Trial:
             msgspec.json.decode(path.read_bytes(), type=SessionState)
 
     def nothing_is_done_again(self) -> None:
-        """No item that was archived is taken; nothing is planned again that was planned."""
+        """No archived item is taken, and nothing is planned twice."""
         item = ""
         for line in self.new_log():
             if isinstance(line.event, WatchProcessingItem):
@@ -134,12 +134,12 @@ class Trial:
 
 
 def decoded(log: Path) -> list[LogLine]:
-    """Its whole lines: the last one may be torn."""
+    """Decode the complete lines; the last one may be torn."""
     return [decode_log_line(line) for line in log.read_bytes().split(b"\n")[:-1]]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds keepers in Linux's /proc")
-async def test_fifty_deaths_lose_nothing(tmp_path: Path) -> None:
+async def test_fifty_kills_lose_nothing(tmp_path: Path) -> None:
     trials = [Trial(make(tmp_path / "a"), seed=1), Trial(make(tmp_path / "b"), seed=2, commit=True, audit=True)]
     with trio.fail_after(110):
         async with trio.open_nursery() as nursery:

@@ -1,6 +1,6 @@
 """Watching real folders with watchdog, on the real clock.
 
-Intervals are short; where a recount must not help, it is far away.
+Intervals are short, except for the recount where it must not help.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Watch:
         return self.counts.value[0]
 
     async def holds(self, *names: str) -> None:
-        """Wait until these are counted."""
+        """Wait until the listing has these items."""
         await self.counts.wait_value(lambda value: value is not None and value[0].names == names)
 
-    async def looks(self, more: int) -> None:
-        """Wait until it was counted so many times more."""
+    async def versions(self, more: int) -> None:
+        """Wait for this number of further versions."""
         look = self.now.version + more
         await self.counts.wait_value(lambda value: value is not None and value[0].version >= look)
 
@@ -69,7 +69,7 @@ class Watch:
 
 @asynccontextmanager
 async def watching(folder: Path, **intervals: float) -> AsyncIterator[Watch]:
-    """Watch a folder for the length of the block, which begins with the first number. Afterwards nothing is left."""
+    """Watch a folder during the block, which starts after the first count; then assert that nothing is left."""
     watch = Watch(folder)
     before = open_files()
     with trio.fail_after(20):
@@ -87,7 +87,7 @@ async def watching(folder: Path, **intervals: float) -> AsyncIterator[Watch]:
 
 
 def threads() -> list[threading.Thread]:
-    """watchdog's; Trio keeps an idle worker of its own for a while."""
+    """Return watchdog's threads; Trio keeps an idle worker thread for a while."""
     return [thread for thread in threading.enumerate() if isinstance(thread, BaseThread)]
 
 
@@ -98,7 +98,7 @@ def open_files() -> int:
 # ---- changes ----------------------------------------------------------------------------------
 
 
-async def test_files_that_are_created_renamed_and_deleted_are_counted(folder: Path) -> None:
+async def test_created_renamed_and_deleted_files_are_counted(folder: Path) -> None:
     async with watching(folder) as watch:
         (folder / "a.md").write_text("a")
         await watch.holds("a.md")
@@ -114,41 +114,32 @@ async def test_files_that_are_created_renamed_and_deleted_are_counted(folder: Pa
         assert watch.now.version == 6
 
 
-async def test_an_edit_is_one_look_at_the_same_number(folder: Path) -> None:
+def edit_in_place(folder: Path) -> None:
+    (folder / "a.md").write_text("something else")
+
+
+def edit_by_renaming(folder: Path) -> None:
+    (folder / ".a.md.swp").write_text("b")
+    (folder / "a.md").rename(folder / "a.md~")
+    (folder / ".a.md.swp").rename(folder / "a.md")
+
+
+@pytest.mark.parametrize("edit", [edit_in_place, edit_by_renaming])
+async def test_an_edit_is_one_new_version_with_the_same_names(folder: Path, edit: Callable[[Path], None]) -> None:
     (folder / "a.md").write_text("a")
     async with watching(folder) as watch:
-        (folder / "a.md").write_text("something else")
-        await watch.looks(1)
+        edit(folder)
+        await watch.versions(1)
         await trio.sleep(3 * DEBOUNCE)
         assert watch.now == FolderListing(2, ("a.md",))
 
 
-async def test_an_edit_the_way_editors_save_is_one_look(folder: Path) -> None:
-    """Into a temporary file, which takes the other's place."""
-    (folder / "a.md").write_text("a")
-    async with watching(folder) as watch:
-        (folder / ".a.md.swp").write_text("b")
-        (folder / "a.md").rename(folder / "a.md~")
-        (folder / ".a.md.swp").rename(folder / "a.md")
-        await watch.looks(1)
-        await trio.sleep(3 * DEBOUNCE)
-        assert watch.now == FolderListing(2, ("a.md",))
-
-
-async def test_reading_changes_nothing(folder: Path) -> None:
+async def test_reading_and_files_that_are_not_items_change_nothing(folder: Path) -> None:
     (folder / "a.md").write_text("a")
     async with watching(folder) as watch:
         (folder / "a.md").read_bytes()
         list(folder.iterdir())
         (folder / "a.md").chmod(0o600)
-        await trio.sleep(3 * DEBOUNCE)
-        assert watch.now.version == 1
-        (folder / "a.md").write_text("b")  # it was listening
-        await watch.looks(1)
-
-
-async def test_files_that_do_not_count_change_nothing(folder: Path) -> None:
-    async with watching(folder) as watch:
         (folder / ".a.md.swp").write_text("a")
         (folder / "4913").touch()
         (folder / "4913").unlink()
@@ -156,8 +147,8 @@ async def test_files_that_do_not_count_change_nothing(folder: Path) -> None:
         (folder / "sub" / "a.md").touch()
         await trio.sleep(3 * DEBOUNCE)
         assert watch.now.version == 1
-        (folder / "a.md").touch()
-        await watch.holds("a.md")
+        (folder / "b.md").touch()  # it was listening
+        await watch.holds("a.md", "b.md")
 
 
 async def test_a_link_to_a_folder_is_watched_as_that_folder(folder: Path, tmp_path: Path) -> None:
@@ -167,18 +158,18 @@ async def test_a_link_to_a_folder_is_watched_as_that_folder(folder: Path, tmp_pa
         await watch.holds("a.md")
 
 
-async def test_the_real_intervals_at_a_hundred_and_twentieth(folder: Path) -> None:
-    """A file a moment for longer than the longest debounce: it is counted once meanwhile, and then after the last."""
+async def test_the_intervals_hold_at_a_hundredth_of_their_length(folder: Path) -> None:
+    """Constant changes beyond the longest debounce are counted once meanwhile, and once after the last."""
     async with watching(folder, debounce=0.25, longest_debounce=2.5, recount=0.5) as watch:
         began = trio.current_time()
-        await watch.looks(1)
+        await watch.versions(1)
         assert 0.4 < trio.current_time() - began < 1.5  # without a change: the recount
         began = trio.current_time()
         counted_at: list[float] = []
 
         async def note() -> None:
             while True:
-                await watch.looks(1)
+                await watch.versions(1)
                 counted_at.append(trio.current_time() - began)
 
         async with trio.open_nursery() as nursery:
@@ -195,8 +186,8 @@ async def test_the_real_intervals_at_a_hundred_and_twentieth(folder: Path) -> No
 # ---- a folder that does not stay --------------------------------------------------------------
 
 
-async def test_a_folder_that_is_deleted_is_made_again_and_watched(folder: Path) -> None:
-    """Its successor often has the same inode."""
+async def test_a_deleted_folder_is_made_again_and_watched(folder: Path) -> None:
+    """The new folder often has the same inode."""
     (folder / "a.md").touch()
     async with watching(folder) as watch:
         for _ in range(3):
@@ -209,7 +200,7 @@ async def test_a_folder_that_is_deleted_is_made_again_and_watched(folder: Path) 
         assert watch.failed == []
 
 
-async def test_a_folder_that_is_renamed_away_is_made_again_by_a_recount_and_the_new_one_is_watched(
+async def test_a_renamed_folder_is_made_again_by_a_recount_and_watched(
     folder: Path,
 ) -> None:
     async with watching(folder, recount=0.3) as watch:
@@ -221,18 +212,18 @@ async def test_a_folder_that_is_renamed_away_is_made_again_by_a_recount_and_the_
         await watch.holds("b.md")
 
 
-async def test_a_folder_that_a_file_takes_the_place_of_is_a_failed_poll_until_it_is_back(folder: Path) -> None:
+async def test_a_folder_replaced_by_a_file_fails_the_poll_until_it_is_back(folder: Path) -> None:
     async with watching(folder, recount=0.3) as watch:
         watch.on_failure = folder.unlink  # the missing folder is made again
         folder.rmdir()
         folder.touch()
-        await watch.looks(1)
+        await watch.versions(1)
         assert watch.failed == [1]
         (folder / "a.md").touch()
         await watch.holds("a.md")
 
 
-async def test_a_folder_that_stays_unreadable_ends_the_watch_and_leaves_no_thread(folder: Path) -> None:
+async def test_a_folder_that_stays_unreadable_ends_the_watch_without_a_thread(folder: Path) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(BacklogUnreadable, match=r"backlog cannot be read: Not a directory")):
         async with watching(folder, recount=0.05) as watch:
             folder.rmdir()
@@ -245,9 +236,9 @@ async def test_a_folder_that_stays_unreadable_ends_the_watch_and_leaves_no_threa
 # ---- many files -------------------------------------------------------------------------------
 
 
-async def test_twenty_thousand_files_dropped_in_are_one_debounce_and_trio_stays_awake(folder: Path) -> None:
+async def test_twenty_thousand_new_files_are_one_debounce(folder: Path) -> None:
     program = "import sys\nfor number in range(20_000): open(f'{sys.argv[1]}/{number}.md', 'w').close()"
-    async with watching(folder, debounce=3) as watch:  # longer than a busy machine lets a process stand still
+    async with watching(folder, debounce=3) as watch:  # longer than a busy machine pauses a process
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.run_process, [sys.executable, "-c", program, str(folder)])
             await watch.counts.wait_value(lambda value: value is not None and len(value[0].names) == 20_000)
@@ -258,7 +249,7 @@ async def test_twenty_thousand_files_dropped_in_are_one_debounce_and_trio_stays_
 
 
 class Changes:
-    """Counts calls, and that they come in Trio's thread."""
+    """Counts calls and asserts that they come in Trio's thread."""
 
     def __init__(self) -> None:
         self.number = AsyncValue(0)
@@ -276,7 +267,7 @@ class Changes:
             await self.end()
 
     async def end(self) -> None:
-        """Wait until no more come: one change is several events."""
+        """Wait until no more calls come, since one change is several events."""
         calls = math.nan
         while calls != self.number.value:
             calls = self.number.value
@@ -307,7 +298,7 @@ async def test_renewing_leaves_a_watch_of_the_same_folder_alone(folder: Path) ->
         await changes.after((folder / "a.md").touch)
 
 
-async def test_after_renewing_the_folder_that_is_there_now_is_watched_and_the_old_one_is_not(folder: Path) -> None:
+async def test_renewing_watches_the_new_folder_and_not_the_old_one(folder: Path) -> None:
     async with noticing(folder) as (opened, changes):
         old = folder.rename(folder.parent / "old")
         folder.mkdir()
@@ -319,7 +310,7 @@ async def test_after_renewing_the_folder_that_is_there_now_is_watched_and_the_ol
         assert changes.number.value == number
 
 
-async def test_the_end_of_the_folder_itself_is_a_change(folder: Path) -> None:
+async def test_deleting_the_folder_itself_is_a_change(folder: Path) -> None:
     async with noticing(folder) as (opened, changes):
         await changes.after(folder.rmdir)
         await opened.renew()
@@ -327,7 +318,7 @@ async def test_the_end_of_the_folder_itself_is_a_change(folder: Path) -> None:
         await changes.after((folder / "a.md").touch)
 
 
-async def test_a_file_in_the_place_of_the_folder_is_not_watched_and_neither_is_what_is_around_it(folder: Path) -> None:
+async def test_a_file_in_place_of_the_folder_is_not_watched_nor_its_parent(folder: Path) -> None:
     folder.rmdir()
     folder.touch()
     async with noticing(folder) as (opened, _):
@@ -335,7 +326,7 @@ async def test_a_file_in_the_place_of_the_folder_is_not_watched_and_neither_is_w
         assert threads() == []
 
 
-async def test_after_the_block_no_call_comes_not_even_one_that_was_on_its_way(folder: Path) -> None:
+async def test_after_the_block_no_call_comes_not_even_a_pending_one(folder: Path) -> None:
     changes = Changes()
     opened = notices._FolderNotices(folder, changes)
     await opened.renew()
@@ -346,7 +337,7 @@ async def test_after_the_block_no_call_comes_not_even_one_that_was_on_its_way(fo
     assert changes.number.value == 0
 
 
-async def test_cancelled_it_still_ends_its_threads(folder: Path) -> None:
+async def test_when_cancelled_it_still_ends_its_threads(folder: Path) -> None:
     with trio.CancelScope() as scope:
         async with noticing(folder):
             assert threads() != []
@@ -356,8 +347,8 @@ async def test_cancelled_it_still_ends_its_threads(folder: Path) -> None:
     assert threads() == []
 
 
-def test_a_change_after_the_end_of_trio_is_nothing(tmp_path: Path) -> None:
-    """watchdog's thread may be given up, and must not fall over with a traceback on the terminal."""
+def test_a_change_after_the_end_of_trio_is_ignored(tmp_path: Path) -> None:
+    """An abandoned watchdog thread must not print a traceback."""
     changes = Changes()
 
     async def main() -> notices._Bridge:
@@ -368,11 +359,11 @@ def test_a_change_after_the_end_of_trio_is_nothing(tmp_path: Path) -> None:
     assert changes.number.value == 0
 
 
-# ---- no watch to be had -----------------------------------------------------------------------
+# ---- without a watch --------------------------------------------------------------------------
 
 
 def poor(where: str, error: Exception) -> Callable[[], BaseObserver]:
-    """watchdog's observer where the system has nothing left."""
+    """Return an observer factory for a system without any watch left."""
 
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -396,7 +387,7 @@ NO_THREAD = RuntimeError("can't start new thread")
     ("where", "error"),
     [("__init__", NO_INSTANCE), ("schedule", NO_INSTANCE), ("start", NO_WATCH), ("start", NO_THREAD)],
 )
-async def test_where_there_is_no_watch_the_recounts_do_and_it_is_taken_when_there_is_one(
+async def test_without_a_watch_recounts_work_and_a_later_watch_is_taken(
     folder: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
 ) -> None:
     monkeypatch.setattr(notices, "Observer", poor(where, error))
@@ -406,14 +397,12 @@ async def test_where_there_is_no_watch_the_recounts_do_and_it_is_taken_when_ther
         await watch.holds("a.md")
         assert threads() == []
         monkeypatch.setattr(notices, "Observer", Observer)
-        await watch.looks(2)
+        await watch.versions(2)
         assert threads() != []
         assert watch.failed == []
 
 
-async def test_a_folder_that_may_not_be_read_is_not_taken_for_watched(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unreadable_folder_does_not_count_as_watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     async with noticing(folder) as (opened, changes):
         before = opened.watching
@@ -423,8 +412,8 @@ async def test_a_folder_that_may_not_be_read_is_not_taken_for_watched(
         await changes.after((folder / "a.md").touch)
 
 
-def test_what_watchdog_warns_of_is_not_printed() -> None:
-    """Python prints warnings of those who have no handler, into the terminal."""
+def test_warnings_of_watchdog_are_not_printed() -> None:
+    """Without a handler Python would print them in the terminal."""
     program = (
         "import logging; import cuggino.watch.notices;"
         "logging.getLogger('watchdog.observers.inotify_c').warning('Inotify queue overflowed')"

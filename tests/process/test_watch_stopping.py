@@ -1,4 +1,4 @@
-"""However a watch is stopped, wherever it is: on time, with nothing left alive, and a new one goes on with it."""
+"""A watch that is stopped at any point ends on time and leaves no process; the next watch resumes its work."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from cuggino.events import (
     WatchValidationFailed,
     WatchValidationPassed,
 )
-from tests.process.house import AT_GATE, PLAN, House, Running, Step, quick_watch, script, turn
+from tests.process.house import AT_GATE, PLAN, House, Running, Step, quick_watch, script, turn, until_exists
 
-DONE: Step = {"do": "marker", "name": "DONE", "text": "nothing was to be changed"}
+DONE: Step = {"do": "marker", "name": "DONE", "text": "nothing to change"}
 HANG: Sequence[Step] = ({"do": "say", "text": "here"}, {"do": "hang"})
 STRAY: Step = {"do": "leave", "setsid": True, "doubleFork": True, "ignoreSignals": True}
 STUBBORN: Sequence[Step] = (STRAY, {"do": "ignore-signals"}, *HANG)
 AT_GATE_ONCE = "test -e was || { touch was gate; while test -e gate; do sleep 0.02; done; }"
-"""As AT_GATE, but a command that is run again goes on at once."""
+"""As AT_GATE, but a second run of the command ends at once."""
 
 SIGINT = -signal.SIGINT
 PROMPT = 2.5
-"""Seconds that ending may take when no agent makes use of its five."""
+"""Seconds that ending may take if no agent uses its five seconds."""
 
 
 def stopping(stage: Literal["drain", "interrupt", "kill"], active: int) -> WatchStopping:
@@ -47,7 +47,7 @@ def interrupted(completed: int = 0, exit_code: int = 130) -> WatchEnded:
 
 
 class Place(msgspec.Struct, kw_only=True):
-    """Where a watch may be when it is stopped."""
+    """What a watch is doing when it is stopped."""
 
     roles: dict[str, Any] = {}
     config: dict[str, Any] = {}
@@ -55,10 +55,10 @@ class Place(msgspec.Struct, kw_only=True):
     item: bool = True
     reached: Callable[[House, Running], Awaitable[None]]
     works: bool = False
-    """On an item, or on a validation: a first press does not end that."""
+    """Whether it runs an item or a validation, which a first press does not end."""
     active: int = 0
     planned: bool = False
-    """It is past planning."""
+    """Whether the item is planned."""
 
 
 def until(event: str, times: int = 1) -> Callable[[House, Running], Awaitable[None]]:
@@ -118,7 +118,7 @@ PLACES = {
 
 @asynccontextmanager
 async def at(place: Place, folder: Path, *arguments: str) -> AsyncIterator[tuple[House, Running]]:
-    """A watch that is there. After the block nothing of it is alive."""
+    """A watch that does this. After the block, no process of it is alive."""
     good: dict[str, Any] = {"implementer": [turn(DONE, times=0)]}
     for role, turns in place.roles.items():
         good[role] = [*turns, *good.get(role, ())]
@@ -133,13 +133,13 @@ async def at(place: Place, folder: Path, *arguments: str) -> AsyncIterator[tuple
 
 
 def after_the_press(running: Running) -> list[WatchLoopEvent]:
-    """What the watch told from the first press on."""
+    """The watch's events from the first press on."""
     names = [type(event) for event in running.told]
     return running.told[names.index(WatchStopping) :]
 
 
-async def goes_on(house: House, place: Place) -> None:
-    """The item is still there, and a new watch finishes it, without planning again if it was planned."""
+async def assert_resumes(house: House, place: Place) -> None:
+    """Assert that a new watch finishes the item, without planning again if it was planned."""
     assert (house.backlog / "a.md").exists()
     with trio.fail_after(20):
         finished = await house.watch_until_idle()
@@ -161,7 +161,7 @@ async def test_one_press_ends_every_wait_at_once(tmp_path: Path, where: str) -> 
     assert sorted(map(repr, after_the_press(running)[:-1])) == sorted(map(repr, [stopping("drain", 0), *audit]))
     assert running.told[-1] == interrupted()
     if place.planned:
-        await goes_on(house, place)
+        await assert_resumes(house, place)
 
 
 @pytest.mark.parametrize("where", ["planning", "implementing", "a check command"])
@@ -219,7 +219,7 @@ async def test_a_second_press_interrupts_what_runs(tmp_path: Path, where: str) -
     assert b"Traceback" not in running.err
     if not completed:
         house.open_gate()
-        await goes_on(house, place)
+        await assert_resumes(house, place)
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -249,7 +249,7 @@ STUBBORN_PLACES = {
 
 
 @pytest.mark.parametrize("where", STUBBORN_PLACES)
-async def test_a_third_press_kills_who_ignores_signals(tmp_path: Path, where: str) -> None:
+async def test_a_third_press_kills_agents_that_ignore_signals(tmp_path: Path, where: str) -> None:
     place = STUBBORN_PLACES[where]
     async with at(place, tmp_path) as (_house, running):
         for presses in (1, 2, 3):
@@ -264,7 +264,7 @@ async def test_a_third_press_kills_who_ignores_signals(tmp_path: Path, where: st
     assert running.told[-1] == interrupted()
 
 
-# ---- nobody reads any more --------------------------------------------------------------------
+# ---- closed output ----------------------------------------------------------------------------
 
 IDLE: dict[str, Any] = {}
 WORKING: dict[str, Any] = {"planner": [[STRAY, *HANG]]}
@@ -277,13 +277,8 @@ def house_for(folder: Path, roles: dict[str, Any]) -> House:
     return house
 
 
-async def until_exists(path: Path) -> None:
-    while not path.exists():  # noqa: ASYNC110 - a file of another process
-        await trio.sleep(0.01)
-
-
 @pytest.mark.parametrize("roles", [IDLE, WORKING], ids=["idle", "working"])
-async def test_a_closed_stdout_ends_it(tmp_path: Path, roles: dict[str, Any]) -> None:
+async def test_a_closed_stdout_ends_the_watch(tmp_path: Path, roles: dict[str, Any]) -> None:
     house = house_for(tmp_path, roles)
     code = tmp_path / "code"
     words = [sys.executable, *quick_watch(), "watch"]
@@ -306,8 +301,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.mark.parametrize("roles", [IDLE, WORKING], ids=["idle", "working"])
-async def test_a_terminal_that_vanishes_ends_it(tmp_path: Path, roles: dict[str, Any]) -> None:
-    """By SIGHUP, or because writing to it fails, whichever is noticed first."""
+async def test_a_closed_terminal_ends_the_watch(tmp_path: Path, roles: dict[str, Any]) -> None:
+    """By SIGHUP or by a failed write, whichever comes first."""
     house = house_for(tmp_path, roles)
     master, slave = os.openpty()
     with trio.fail_after(20):
@@ -333,7 +328,7 @@ async def test_a_terminal_that_vanishes_ends_it(tmp_path: Path, roles: dict[str,
     assert last.reason == "interrupted"
 
 
-async def test_each_press_is_answered_with_what_happens_and_what_the_next_one_does(tmp_path: Path) -> None:
+async def test_each_press_reports_what_happens_and_what_the_next_one_does(tmp_path: Path) -> None:
     house = House(tmp_path, play=script(planner=[STUBBORN]))
     house.item("a.md")
     with trio.fail_after(20):

@@ -200,14 +200,6 @@ async def test_without_notices_the_folder_is_recounted_every_sixty_seconds(clock
     assert folders.numbers == [(0, 0), (120, 1)]
 
 
-async def test_a_debounce_postpones_the_recount(clock: MockClock) -> None:
-    async with watching(until=225) as folders:
-        for at in (50, 70, 90, 110, 130):
-            await trio.sleep_until(at)
-            folders.touch(str(at))
-    assert folders.reads == [0, 160, 220]
-
-
 # ---- failures ---------------------------------------------------------------------------------
 
 
@@ -232,29 +224,6 @@ async def test_three_failures_in_a_row_raise_an_error_with_exit_code_3(clock: Mo
     assert folders.failed == [(0, 1), (60, 2), (120, 3)]
     assert folders.seen == []
     assert folders.open == {}
-
-
-async def test_changes_do_not_bring_the_next_try_forward(clock: MockClock) -> None:
-    async with watching(until=119) as folders:
-        await trio.sleep_until(1)
-        folders.broken.add(BACKLOG)
-        folders.touch()
-        await trio.sleep_until(32)
-        folders.broken.clear()
-        folders.touch("a")
-    assert folders.reads == [0, 31, 91]
-    assert folders.numbers == [(0, 0), (91, 1)]
-
-
-async def test_a_try_during_a_debounce_gives_no_number_yet(clock: MockClock) -> None:
-    async with watching(until=150) as folders:
-        await trio.sleep_until(1)
-        folders.broken.add(BACKLOG)
-        await trio.sleep_until(110)
-        folders.broken.clear()
-        folders.touch("a")
-    assert folders.reads == [0, 60, 120, 140]
-    assert folders.numbers == [(0, 0), (140, 1)]
 
 
 async def test_the_first_number_does_not_wait_for_a_debounce(clock: MockClock) -> None:
