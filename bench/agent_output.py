@@ -52,7 +52,7 @@ class _Nothing(Children):
 class _Unseen:
     """A display that only counts."""
 
-    patient = True
+    waits_for_reader = True
     due = math.inf
     count = 0
 
@@ -62,10 +62,10 @@ class _Unseen:
     async def tick(self) -> None:
         pass
 
-    async def rest(self) -> None:
+    async def finish(self) -> None:
         pass
 
-    async def say(self, _words: object) -> None:
+    async def print(self, _words: object) -> None:
         pass
 
     async def warn(self, text: str) -> None:

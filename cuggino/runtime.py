@@ -38,8 +38,8 @@ from cuggino.loop.command import ShellCommands
 from cuggino.loop.loop import LoopContext, run_loop
 from cuggino.loop.session import Session, finish, stored
 from cuggino.notify import GRACE, Offer, open_notifier
-from cuggino.output.hub import Display, Hub, open_hub
-from cuggino.output.summary import Tally
+from cuggino.output.hub import Display, EventHub, open_hub
+from cuggino.output.summary import RunTally
 from cuggino.process.children import Children
 from cuggino.process.sweep import sweep
 from cuggino.project import Project, living_log, prune_logs, uuid7
@@ -53,8 +53,8 @@ class Runtime:
         self,
         context: LoopContext,
         children: Children,
-        hub: Hub,
-        tally: Tally,
+        hub: EventHub,
+        tally: RunTally,
         notify: Offer,
         archived_before: tuple[str, ...],
     ) -> None:
@@ -120,7 +120,7 @@ async def open_runtime(
     project: Project,
     command: str,
     display: Display,
-    tally: Tally,
+    tally: RunTally,
     force_kill: trio.Event,
     *,
     beside: Path | None = None,

@@ -13,7 +13,7 @@ import trio
 
 from cuggino.doctor import machine, settings
 from cuggino.doctor.agents import agent, names
-from cuggino.doctor.finding import Finding, Report, failure, report, warning
+from cuggino.doctor.finding import Diagnosis, Finding, failure, report, warning
 from cuggino.doctor.github import github, wanted
 from cuggino.doctor.programs import Programs
 from cuggino.doctor.repository import repository
@@ -25,7 +25,7 @@ Found: TypeAlias = Finding | list[Finding] | None
 Check: TypeAlias = Callable[[], Awaitable[Found]]
 
 
-async def examine(project: Project, environment: Mapping[str, str]) -> Report:
+async def examine(project: Project, environment: Mapping[str, str]) -> Diagnosis:
     """Look at everything that work in `project` needs. Within 2 seconds, without a request, and without a trace.
 
     The findings are in a fixed order. A check that itself fails is a failure, and no reason to miss the others.

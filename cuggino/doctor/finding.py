@@ -28,15 +28,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     mend: str = ""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What `cuggino doctor --json` prints. `healthy`: nothing failed."""
 
     healthy: bool
     findings: tuple[Finding, ...]
 
 
-def report(findings: tuple[Finding, ...]) -> Report:
-    return Report(healthy=all(it.level is not Level.FAILURE for it in findings), findings=findings)
+def report(findings: tuple[Finding, ...]) -> Diagnosis:
+    return Diagnosis(healthy=all(it.level is not Level.FAILURE for it in findings), findings=findings)
 
 
 def ok(name: str, text: str) -> Finding:
@@ -55,7 +55,7 @@ _STYLES = {Level.OK: BOLD_GREEN, Level.WARNING: BOLD_YELLOW, Level.FAILURE: BOLD
 _LEVEL_COLUMNS = max(map(len, Level)) + 2
 
 
-def render(report: Report, page: Page) -> list[str]:
+def render(report: Diagnosis, page: Page) -> list[str]:
     """A line for each finding, what mends it below; then how many warnings and failures there are."""
     columns = max((len(it.name) for it in report.findings), default=0) + 2
     lines = [line for it in report.findings for line in _lines(it, columns, page)]
@@ -80,7 +80,7 @@ def _lines(finding: Finding, columns: int, page: Page) -> Iterator[str]:
         yield from page.paint(DIM, [f"{margin}→ {visible_name(line)}" for line in finding.mend.splitlines()])
 
 
-def _count(report: Report, level: Level) -> int:
+def _count(report: Diagnosis, level: Level) -> int:
     return sum(it.level is level for it in report.findings)
 
 

@@ -15,7 +15,7 @@ PATIENCE = 1.2
 """Seconds that a program has to answer."""
 
 
-class Answer(NamedTuple):
+class ProgramOutput(NamedTuple):
     """How a program ended, and what it said, without surrounding space."""
 
     status: int
@@ -38,7 +38,7 @@ class Programs:
         self.children = children
         self._numbers = itertools.count(1)
 
-    async def ask(self, *argv: str, environment: Mapping[str, str] | None = None) -> Answer | None:
+    async def ask(self, *argv: str, environment: Mapping[str, str] | None = None) -> ProgramOutput | None:
         """The program's answer; None: it gave none in time. OSError if it cannot be started."""
         number = next(self._numbers)
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
@@ -53,7 +53,7 @@ class Programs:
         with trio.move_on_after(PATIENCE):
             async with self.children.start(command) as child:
                 status = await child.wait()
-                answer = Answer(status, _text(out), _text(err))
+                answer = ProgramOutput(status, _text(out), _text(err))
         return answer
 
 

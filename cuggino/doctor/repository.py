@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from shlex import quote
 
 from cuggino.doctor.finding import Finding, failure, ok, warning
-from cuggino.doctor.programs import Answer, Programs
+from cuggino.doctor.programs import ProgramOutput, Programs
 from cuggino.git import git_environment
 
 _INSTALL = "apt-get install git    (macOS: xcode-select --install)"
@@ -58,12 +58,12 @@ class _Questions:
         self._programs = programs
         self._environment: Mapping[str, str] = {**git_environment(), "GIT_OPTIONAL_LOCKS": "0"}
 
-    async def ask(self, *arguments: str) -> Answer | None:
+    async def ask(self, *arguments: str) -> ProgramOutput | None:
         argv = ("git", "-c", "core.fsmonitor=false", *arguments)
         return await self._programs.ask(*argv, environment=self._environment)
 
 
-def _no_repository(answer: Answer) -> tuple[str, str]:
+def _no_repository(answer: ProgramOutput) -> tuple[str, str]:
     if found := re.search(r"^\s*(git config --global --add safe\.directory .+)$", answer.words, re.MULTILINE):
         return "the repository belongs to somebody else, and git does not look into it", found[1]
     if answer.out == "false":

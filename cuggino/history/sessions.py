@@ -13,7 +13,7 @@ from cuggino import events
 from cuggino.errors import SessionNotFound
 from cuggino.history.logs import Line, read
 from cuggino.output.render import limit_value
-from cuggino.output.summary import Tally
+from cuggino.output.summary import RunTally
 
 Outcome: TypeAlias = Literal[
     "approved", "spec-issue", "max-iterations", "limit", "failed", "interrupted", "ended", "running"
@@ -101,7 +101,7 @@ class _Session:
         self._seconds = 0.0
         self._iterations = 0
         self._logs: list[str] = []
-        self._tally = Tally()
+        self._tally = RunTally()
 
     def add(self, line: Line, log: str) -> None:
         if self._logs[-1:] != [log]:

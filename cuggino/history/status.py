@@ -21,7 +21,7 @@ from cuggino.inbox.folder import Entry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
 from cuggino.loop.session import SessionState, load
-from cuggino.output.summary import Tally
+from cuggino.output.summary import RunTally
 from cuggino.project import SPOILED, Project
 from cuggino.sandbox import records
 from cuggino.watch.ledger import State
@@ -133,7 +133,7 @@ def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: 
     """What the log of the living command tells, and, more exactly between two events, its session's state."""
     begin = Work(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
     following = Following(begin)
-    tally = Tally()
+    tally = RunTally()
     if log is not None:
         try:
             for line in read(log):

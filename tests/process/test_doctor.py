@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import trio
 
-from cuggino.doctor.finding import Finding, Level, Report
+from cuggino.doctor.finding import Finding, Level, Diagnosis
 from tests.process.house import AT_GATE, House, script, turn
 
 
@@ -25,7 +25,7 @@ def house(tmp_path: Path) -> House:
 class Examined:
     """A doctor that has ended."""
 
-    def __init__(self, code: int, found: Report) -> None:
+    def __init__(self, code: int, found: Diagnosis) -> None:
         self.code = code
         self.findings = {it.name: it for it in found.findings}
         assert found.healthy is (code == 0)
@@ -46,7 +46,7 @@ async def examine(house: House, cwd: Path | None = None, **environment: str | No
         done = await house.run("doctor", "--json", cwd=cwd, environment=kept)
     assert done.err == ""
     assert house.left() == []
-    return Examined(done.code, msgspec.json.decode(done.out, type=Report))
+    return Examined(done.code, msgspec.json.decode(done.out, type=Diagnosis))
 
 
 def configure(house: House, **config: Any) -> None:
@@ -231,7 +231,7 @@ async def test_who_works_here_is_told_and_not_disturbed(house: House) -> None:
             await house.at_gate()
             with trio.fail_after(20):
                 done = await house.run("doctor", "--json")
-            finding = Examined(done.code, msgspec.json.decode(done.out, type=Report))["lock"]
+            finding = Examined(done.code, msgspec.json.decode(done.out, type=Diagnosis))["lock"]
             assert finding.level is Level.OK
             assert f"`cuggino run` works here, process {running.process.pid}" in finding.text
             running.send(signal.SIGKILL)
