@@ -26,7 +26,7 @@ async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=Fa
     Parameters
     ----------
     json
-        One JSON object on stdout: `healthy`, and `findings` with name, level, text and mend.
+        One JSON object on stdout: `healthy`, and `findings` with name, level, text and fix.
     """
     report = await examine(Project.find(Path.cwd()), os.environ)
     if json:
