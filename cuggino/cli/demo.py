@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cuggino.demo.project import make
+from cuggino.demo.project import create_project
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session
 from cuggino.project import Project, uuid7
@@ -30,7 +30,7 @@ async def demo(*, json: Annotated[bool, Parameter(negative="", show_default=Fals
         One event a line on stdout, as in the log, and nothing else.
     """
     folder = Path(tempfile.mkdtemp(prefix="cuggino-demo-"))
-    sample = make(folder)
+    sample = create_project(folder)
     project = Project(sample.root)
 
     async def work(runtime: Runtime, _shutdown: Shutdown) -> int:

@@ -15,7 +15,7 @@ from cuggino.agents.agent import AgentOptions, Text
 from cuggino.agents.scripted import script
 from cuggino.agents.scripted.backend import ScriptedBackend
 from cuggino.agents.scripted.steps import Marker
-from cuggino.demo.project import DemoProject, make
+from cuggino.demo.project import DemoProject, create_project
 from cuggino.errors import GitError
 from cuggino.markers import MarkerParser, tag_name
 from cuggino.roles import Role
@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoProject:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    made = make(tmp_path / "a project")
+    made = create_project(tmp_path / "a project")
     monkeypatch.delenv("GIT_DIR")
     return made
 
@@ -124,7 +124,7 @@ def test_its_script_writes_a_program_that_its_own_check_approves_of(project: Dem
 def test_without_git_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitError, match="Install git"):
-        make(tmp_path / "project")
+        create_project(tmp_path / "project")
 
 
 def test_the_data_of_the_demo_needs_no_encoding() -> None:
