@@ -77,7 +77,7 @@ def _show_invalid(found: Found, out: Print) -> None:
 def _ask_all(values: Values, ask: Ask, out: Print) -> Values:
     values = _ask_each((), values, ask, out)
     names = ", ".join(map(".".join, SECTIONS))
-    out(f"\n{_lines(f'The defaults of the rest ({names}) suit most projects.')}")
+    out(f"\n{_lines(f'The rest ({names}) rarely needs changes.')}")
     if _agreed("Change them?", ask, out):
         for section in SECTIONS:
             name = ".".join(section)
