@@ -161,20 +161,12 @@ async def test_a_dialogue_in_an_empty_directory_makes_a_project(house: House) ->
         assert "One of claude, codex, gemini, opencode, scripted." in " ".join(asked.split())
         assert "Did you mean claude?" in await talk.answer("agent [claude]: ", "scripted")
         await talk.keep("model")
-        await talk.answer("Change them? [no]: ", "perhaps")
         await talk.answer("Change them? [no]: ", "yes")
         await talk.answer("Set agents? [no]: ")
         await talk.answer("Set limits? [no]: ", "y")
-        await talk.answer("limits.idleTimeout [1800]: ")
-        await talk.keep(
-            *(f"limits.{key}" for key in ("agentTimeout", "commandTimeout", "nudges", "retries", "maxTasks"))
-        )
-        await talk.answer("limits.maxCostUsd [none]: ", "2.5")
-        await talk.answer("limits.maxRuntime [none]: ")
-        for section in ("spawn", "ci"):
-            await talk.answer(f"Set {section}? [no]: ", "no")
-        assert list(empty(house).iterdir()) == []
-        await talk.answer("Set notify? [no]: ")
+        await talk.answer("limits.idleTimeout [1800]: ", "60")
+        while "Set notify? [no]: " not in await talk.answer("]: "):
+            assert list(empty(house).iterdir()) == []
         assert await talk.end() == 0
         assert '"checkCommand": "make \\"all of it\\""' in talk.text
     written = empty(house) / ".cuggino.json"
@@ -184,7 +176,7 @@ async def test_a_dialogue_in_an_empty_directory_makes_a_project(house: House) ->
         "checkCommand": 'make "all of it"',
         "commit": True,
         "agent": "scripted",
-        "limits": {"maxCostUsd": 2.5},
+        "limits": {"idleTimeout": 60},
     }
     assert stat.S_IMODE(written.stat().st_mode) == 0o644
     assert (empty(house) / "docs" / "specs").is_dir()
@@ -311,15 +303,6 @@ async def test_a_wrong_call_exits_with_2_and_writes_nothing(house: House, argume
     assert "Traceback" not in finished.err
     assert "\x1b" not in finished.err
     assert list(empty(house).iterdir()) == []
-
-
-async def test_a_file_in_place_of_the_specs_is_reported_and_no_setting_changes(house: House) -> None:
-    before = (house.root / ".cuggino.json").read_text()
-    (house.root / "notes").write_text("mine")
-    finished = await run(house, "setup", "--set", "specsPath=notes", "--set", "commit=true")
-    assert finished.code == 1
-    assert f"Cannot create the directory {house.root}/notes" in finished.err
-    assert (house.root / ".cuggino.json").read_text() == before
 
 
 async def test_a_directory_in_place_of_the_file_is_reported_and_left_alone(house: House) -> None:

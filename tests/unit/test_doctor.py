@@ -176,14 +176,6 @@ def test_gh_s_login_is_found_in_its_file_or_the_environment(tmp_path: Path, host
 # ---- the project ------------------------------------------------------------------------------
 
 
-def test_an_invalid_configuration_is_a_failure_with_its_error(tmp_path: Path) -> None:
-    (tmp_path / ".cuggino.json").write_text('{"comit": true}')
-    finding, config = settings.configuration(Project(tmp_path))
-    assert config is None
-    assert finding.level is Level.FAILURE
-    assert "$.comit: unknown key" in finding.text
-
-
 def test_specs_must_be_a_directory_with_files(tmp_path: Path) -> None:
     project = Project(tmp_path / "a b")
     (project.root / ".specs").mkdir(parents=True)

@@ -23,7 +23,7 @@ from cuggino.output.stream import OutputClosed
 class Memory:
     """A display that can stall, fail and close."""
 
-    def __init__(self, *, waits_for_reader: bool = True, every: float = math.inf) -> None:
+    def __init__(self, *, waits_for_reader: bool = True, every: float = math.inf, stalled: bool = False) -> None:
         self.waits_for_reader = waits_for_reader
         self.every = every
         self.due = math.inf
@@ -33,7 +33,8 @@ class Memory:
         self.ticks: list[float] = []
         self.warnings: list[str] = []
         self.flowing = trio.Event()
-        self.flowing.set()
+        if not stalled:
+            self.flowing.set()
         self.gone = trio.Event()
         self.error: Exception | None = None
 
@@ -194,8 +195,7 @@ async def test_the_display_is_ticked_while_no_events_arrive(autojump_clock: Mock
 
 
 async def test_a_stalled_display_blocks_the_producers_so_that_memory_stays_flat(autojump_clock: MockClock) -> None:
-    display = Memory()
-    display.flowing = trio.Event()
+    display = Memory(stalled=True)
     sent = 0
     async with open_hub(log=None, display=display) as hub, trio.open_nursery() as nursery:
 
@@ -238,23 +238,24 @@ async def test_events_that_a_cancelled_body_sends_during_cleanup_are_not_lost(
     assert autojump_clock.current_time() - start == pytest.approx(3)
 
 
-async def test_a_display_that_does_not_wait_has_a_bounded_time_at_the_end(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(("waits", "cancelled_after"), [(False, 0), (True, 100)])
+async def test_a_stalled_display_has_a_bounded_time_after_the_end_or_after_a_cancellation(
+    tmp_path: Path, autojump_clock: MockClock, waits: bool, cancelled_after: float
 ) -> None:
-    display = Memory(waits_for_reader=False)
-    display.flowing = trio.Event()
-    async with open_hub(log=tmp_path / "log", display=display) as hub:
-        await send_many(hub, 0, 10)
-        await wait_all_tasks_blocked()
-        await send_many(hub, 10, 20)
-        end = autojump_clock.current_time()
-    assert autojump_clock.current_time() - end == pytest.approx(FLUSH)
+    display = Memory(waits_for_reader=waits, stalled=True)
+    start = autojump_clock.current_time()
+    with trio.move_on_after(100) as scope:
+        async with open_hub(log=tmp_path / "log", display=display) as hub:
+            await send_many(hub, 0, 10)
+            await wait_all_tasks_blocked()
+            await send_many(hub, 10, 20)
+    assert scope.cancelled_caught is waits
+    assert autojump_clock.current_time() - start == pytest.approx(cancelled_after + FLUSH)
     assert logged(tmp_path / "log") == numbers(20)
 
 
 async def test_a_display_that_waits_for_its_reader_has_unbounded_time(autojump_clock: MockClock) -> None:
-    display = Memory()
-    display.flowing = trio.Event()
+    display = Memory(stalled=True)
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -266,18 +267,6 @@ async def test_a_display_that_waits_for_its_reader_has_unbounded_time(autojump_c
             await send_many(hub, 0, 10)
     assert autojump_clock.current_time() >= 1000
     assert texts(display.shown) == numbers(10)
-
-
-async def test_a_cancellation_ends_the_wait_for_the_reader(tmp_path: Path, autojump_clock: MockClock) -> None:
-    display = Memory()
-    display.flowing = trio.Event()
-    start = autojump_clock.current_time()
-    with trio.move_on_after(100) as scope:
-        async with open_hub(log=tmp_path / "log", display=display) as hub:
-            await send_many(hub, 0, 10)
-    assert scope.cancelled_caught
-    assert autojump_clock.current_time() - start == pytest.approx(100 + FLUSH)
-    assert logged(tmp_path / "log") == numbers(10)
 
 
 @pytest.mark.parametrize("error", [OutputClosed(), StorageError("Cannot write the output: disk full")])

@@ -305,6 +305,7 @@ def talk(project: Project, answers: Iterator[str]) -> list[str]:
 def test_every_setting_can_be_asked_and_is_asked_once(tmp_path: Path) -> None:
     def answers() -> Iterator[str]:
         yield from ("" for setting in SETTINGS if len(setting.path) == 1)
+        yield "perhaps"
         yield "yes"
         for section in SECTIONS:
             yield "yes"
