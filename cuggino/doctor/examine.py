@@ -32,9 +32,9 @@ async def examine(project: Project, environment: Mapping[str, str]) -> Diagnosis
     The findings have a fixed order. A check that raises is a failure and does not affect the others.
     """
     configuration, config = settings.configuration(project)
-    with _temporary_directory() as folder:
+    with _temporary_directory() as directory:
         children = Children(marker=uuid7().replace("-", ""), grace=0)  # a late program is killed at once
-        programs = Programs(project.root, environment, folder, children)
+        programs = Programs(project.root, environment, directory, children)
         checks: list[tuple[str, Check]] = [
             ("directory", _plain(partial(machine.directory, project))),
             ("space", _plain(partial(machine.space, project))),
@@ -64,12 +64,12 @@ async def examine(project: Project, environment: Mapping[str, str]) -> Diagnosis
 def _temporary_directory() -> Iterator[Path]:
     """Raise StorageError if it cannot be created; then no command of cuggino works."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="cuggino-doctor-")
+        directory = tempfile.TemporaryDirectory(prefix="cuggino-doctor-")
     except OSError as error:
         raise StorageError(
             f"Cannot create a temporary file: {error}", advice="Set TMPDIR to a directory of yours."
         ) from error
-    with folder as name:
+    with directory as name:
         yield Path(name)
 
 

@@ -33,7 +33,7 @@ def login(environment: Mapping[str, str]) -> Finding:
     """Check the environment and gh's own file, since `gh auth status` would send a request to GitHub."""
     if name := next((name for name in _TOKENS if environment.get(name)), None):
         return ok("gh login", f"{name} is set")
-    hosts = _folder(environment) / "hosts.yml"
+    hosts = _config_directory(environment) / "hosts.yml"
     try:
         text = hosts.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -43,7 +43,7 @@ def login(environment: Mapping[str, str]) -> Finding:
     return failure("gh login", "not logged in, according to its file and the environment", "gh auth login")
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
+def _config_directory(environment: Mapping[str, str]) -> Path:
     if own := environment.get("GH_CONFIG_DIR"):
         return Path(own)
     home = Path(environment.get("HOME") or Path.home())

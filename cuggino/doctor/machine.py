@@ -100,7 +100,7 @@ async def processes(programs: Programs) -> Finding:
         argv=("/bin/sh", "-c", script),
         cwd=programs.root,
         environment=programs.environment,
-        stdout=programs.folder / "processes.out",
+        stdout=programs.directory / "processes.out",
     )
     try:
         with trio.move_on_after(ANSWER_TIMEOUT):

@@ -29,19 +29,19 @@ class ProgramOutput(NamedTuple):
 
 
 class Programs:
-    """Runs programs in `root`, with their output in files in `folder`."""
+    """Runs programs in `root`, with their output in files in `directory`."""
 
-    def __init__(self, root: Path, environment: Mapping[str, str], folder: Path, children: Children) -> None:
+    def __init__(self, root: Path, environment: Mapping[str, str], directory: Path, children: Children) -> None:
         self.root = root
         self.environment = environment
-        self.folder = folder
+        self.directory = directory
         self.children = children
         self._numbers = itertools.count(1)
 
     async def ask(self, *argv: str, environment: Mapping[str, str] | None = None) -> ProgramOutput | None:
         """Return the program's output, or None if it did not end in time. Raise OSError if it cannot start."""
         number = next(self._numbers)
-        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+        out, err = self.directory / f"{number}.out", self.directory / f"{number}.err"
         command = Command(
             argv=argv,
             cwd=self.root,

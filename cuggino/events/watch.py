@@ -16,7 +16,7 @@ class WatchSpecIssueWaiting(WatchLoopEvent, frozen=True, kw_only=True):
 
 
 class WatchBacklogWaiting(WatchLoopEvent, frozen=True, kw_only=True):
-    """There are no spec issues, and no item is ready."""
+    """No item is ready, and no spec issue is open."""
 
 
 class WatchIdle(WatchLoopEvent, frozen=True, kw_only=True):

@@ -224,17 +224,24 @@ def activity(event: events.Event, before: str) -> str:
     An audit continues while the watch waits for files; waiting alone is nothing in progress.
     """
     match event:
+        case events.WatchLoopEvent():
+            return _watch_activity(event, before)
         case events.LoopTerminalEvent() | events.PermissionError() | events.SpawnCompleted():
             return ""  # nothing runs; a person may be asked
-        case events.LLMStarted():
-            return "Working"
         case events.AgentWaiting() | events.AgentRetry():
             return "Waiting"
         case events.SystemMessage() if not before:  # a warning alone: no agent need be alive
             return ""
-        case events.LlmAgentEvent() | events.LlmMarkerEvent():
-            return before if before == _AUDITING else "Working"
-        case events.LoopPhaseEvent() | events.WatchProcessingItem():
+        case events.LlmAgentEvent() | events.LlmMarkerEvent() if before == _AUDITING:
+            return before
+        case events.LLMStarted() | events.LlmAgentEvent() | events.LlmMarkerEvent() | events.LoopPhaseEvent():
+            return "Working"
+    return before
+
+
+def _watch_activity(event: events.WatchLoopEvent, before: str) -> str:
+    match event:
+        case events.WatchProcessingItem():
             return "Working"
         case events.WatchItemFailed() if event.retry_in is not None:
             return "Waiting"
@@ -246,9 +253,7 @@ def activity(event: events.Event, before: str) -> str:
             return "Validating"
         case events.WatchStopping() | events.WatchTbdItemFound() | events.WatchPollFailed():
             return before
-        case events.WatchLoopEvent():  # an item, the audit, a validation or the watch ended
-            return ""
-    return before
+    return ""  # an item, the audit, a validation or the watch ended
 
 
 def status_line(activity: str, *, seconds: float, frame: int, width: int) -> str:

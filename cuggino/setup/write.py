@@ -79,16 +79,16 @@ def save(project: Project, values: Values, found: Found) -> Saved:
     return Saved(text, changed=True, backup=backup, specs=specs)
 
 
-def _create(folder: Path) -> None:
+def _create(directory: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise StorageError(
-            f"Cannot create the directory {folder}: a file is in the way.",
+            f"Cannot create the directory {directory}: a file is in the way.",
             advice="Move the file, or set another specsPath.",
         ) from error
     except OSError as error:
-        raise StorageError(f"Cannot create the directory {folder}: {error.strerror}.") from error
+        raise StorageError(f"Cannot create the directory {directory}: {error.strerror}.") from error
 
 
 def _keep(path: Path, data: bytes, mode: int) -> Path:

@@ -55,21 +55,21 @@ def configure(house: House, **config: Any) -> None:
 
 def path(house: House, programs: Iterable[str] = (), **own: str) -> str:
     """Make a PATH with `sh`, `sleep`, these programs of the machine, and scripts of our own."""
-    folder = house.home.parent / "bin"
-    folder.mkdir()
+    directory = house.home.parent / "bin"
+    directory.mkdir()
     for name in ("sh", "sleep", *programs):
         found = shutil.which(name)
         assert found is not None
-        (folder / name).symlink_to(found)
+        (directory / name).symlink_to(found)
     for name, text in own.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
-    return str(folder)
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    return str(directory)
 
 
-def trace(*folders: Path) -> dict[str, tuple[int, int]]:
+def trace(*directories: Path) -> dict[str, tuple[int, int]]:
     """Return the time and size of every file."""
-    files = (file for folder in folders for file in folder.rglob("*"))
+    files = (file for directory in directories for file in directory.rglob("*"))
     return {str(file): (file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.is_file()}
 
 

@@ -90,14 +90,14 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Talk]:
+async def talking(directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Talk]:
     """Run `cuggino setup` in a terminal of its own, whose keys send signals."""
     master, slave = os.openpty()
     os.set_blocking(master, False)
     try:
         process = await trio.lowlevel.open_process(
             [sys.executable, "-c", IN_TERMINAL, *COMMAND, "setup"],
-            cwd=folder,
+            cwd=directory,
             env=environment,
             stdin=slave,
             stdout=slave,

@@ -107,15 +107,15 @@ def steps() -> Iterator[Typed | Written]:
 class Terminals:
     """A tmux server for this test, with windows of 80 columns."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.canary = f"canary-{uuid4().hex}"
-        self._environment = _environment(folder) | {"CANARY": self.canary}
+        self._environment = _environment(directory) | {"CANARY": self.canary}
 
     async def tmux(self, *arguments: str, check: bool = True) -> str:
         done = await trio.run_process(
             ["tmux", "-u", "-L", self.canary, "-f", os.devnull, *arguments],
-            cwd=self.folder,
+            cwd=self.directory,
             env=self._environment,
             executable=shutil.which("tmux"),
             capture_stdout=True,
@@ -126,16 +126,16 @@ class Terminals:
 
     async def open(self, name: str) -> Terminal:
         shell = ("bash", "--norc", "--noprofile")
-        await self.tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", "-c", str(self.folder), *shell)
+        await self.tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", "-c", str(self.directory), *shell)
         return Terminal(self, name)
 
     def left(self) -> list[int]:
         """Return the live processes that were started here, directly or not."""
         found = []
-        for folder in Path("/proc").glob("[0-9]*"):
+        for directory in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if self.canary.encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
+                if self.canary.encode() in (directory / "environ").read_bytes():
+                    found.append(int(directory.name))
         return found
 
     async def close(self) -> None:
@@ -152,10 +152,10 @@ class Terminals:
             Path(socket).unlink(missing_ok=True)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(directory: Path) -> dict[str, str]:
     """Return an environment with an empty home directory and few programs."""
-    (folder / "home").mkdir()
-    tools = folder / "bin"
+    (directory / "home").mkdir()
+    tools = directory / "bin"
     tools.mkdir()
     for name in TOOLS:
         (tools / name).symlink_to(str(shutil.which(name)))
@@ -163,7 +163,7 @@ def _environment(folder: Path) -> dict[str, str]:
     (tools / "cuggino").chmod(0o755)
     return {
         "PATH": str(tools),
-        "HOME": str(folder / "home"),
+        "HOME": str(directory / "home"),
         "SHELL": str(tools / "bash"),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
@@ -252,7 +252,7 @@ async def test_the_walkthrough_works_as_documented() -> None:
         async with two_terminals() as (terminals, first, second):
             for step in steps():
                 if isinstance(step, Written):
-                    (terminals.folder / "greet" / step.path).write_text(step.text)
+                    (terminals.directory / "greet" / step.path).write_text(step.text)
                 else:
                     await (second if step.second else first).play(step.lines)
             await first.at_prompt()

@@ -75,6 +75,7 @@ def test_the_json_is_as_documented() -> None:
 TOKENS = {"accessToken": "hush-hush", "refreshToken": "r", "expiresAt": 1000, "scopes": ["user:inference"]}
 NOT_RENEWABLE = {**TOKENS, "refreshToken": None}
 CREDENTIALS = ".claude/.credentials.json"
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 ACCOUNT = {".claude.json": {"oauthAccount": {"emailAddress": "ada@example.com"}}}
 
 
@@ -82,11 +83,8 @@ ACCOUNT = {".claude.json": {"oauthAccount": {"emailAddress": "ada@example.com"}}
     ("fit", "environment", "files", "platform"),
     [
         (False, {}, {}, "linux"),
-        *(
-            case
-            for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-            for case in ((True, {name: "hush-hush"}, {}, "linux"), (False, {name: ""}, {}, "linux"))
-        ),
+        *((True, {name: "hush-hush"}, {}, "linux") for name in KEYS),
+        *((False, {name: ""}, {}, "linux") for name in KEYS),
         (True, {"CLAUDE_CODE_USE_BEDROCK": "1"}, {}, "linux"),
         (True, {"CLAUDE_CODE_USE_VERTEX": "TRUE"}, {}, "linux"),
         (False, {"CLAUDE_CODE_USE_BEDROCK": "0"}, {}, "linux"),
