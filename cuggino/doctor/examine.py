@@ -15,7 +15,7 @@ import trio
 from cuggino.doctor import machine, settings
 from cuggino.doctor.agents import agent, names
 from cuggino.doctor.finding import Diagnosis, Finding, diagnose, failure, warning
-from cuggino.doctor.github import github, wanted
+from cuggino.doctor.github import github, is_needed
 from cuggino.doctor.programs import Programs
 from cuggino.doctor.repository import repository
 from cuggino.errors import CugginoError, StorageError
@@ -49,7 +49,7 @@ async def examine(project: Project, environment: Mapping[str, str]) -> Diagnosis
                 *((name, partial(agent, programs, name)) for name in names(config)),
                 ("notify", _plain(partial(settings.notify, project, config))),
             ]
-            if wanted(config):
+            if is_needed(config):
                 checks.append(("gh", partial(github, programs)))
         found: list[list[Finding]] = [[] for _ in checks]
         async with trio.open_nursery() as nursery:

@@ -13,7 +13,7 @@ from cuggino.doctor.programs import Programs
 _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 
 
-def wanted(config: Config) -> bool:
+def is_needed(config: Config) -> bool:
     return config.ci != Ci() or config.spawn.integrate == "pr"
 
 

@@ -15,7 +15,7 @@ from cuggino.output.text import duration
 from cuggino.output.watch import watch_outcome
 
 
-class Items(msgspec.Struct, frozen=True, kw_only=True):
+class ItemCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many items of the backlog ended how. One that failed first and was completed later counts as completed."""
 
     completed: int
@@ -27,7 +27,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`end` is None for an interrupted run. `usage` is None if no agent reported it."""
 
     end: events.LoopTerminalEvent | events.WatchEnded | None
-    items: Items | None
+    items: ItemCounts | None
     """None for a run, which has no items."""
     iterations: int
     tasks: int
@@ -89,7 +89,7 @@ class RunTally:
     def summary(self, *, seconds: float) -> RunSummary:
         """Return the counts so far. `seconds` is how long the run took."""
         others = list(self._not_completed.values())
-        items = Items(completed=self._completed, failed=others.count("failed"), blocked=others.count("blocked"))
+        items = ItemCounts(completed=self._completed, failed=others.count("failed"), blocked=others.count("blocked"))
         return RunSummary(
             end=self._watch_end if self._is_watch else self._loop_end,
             items=items if self._is_watch else None,

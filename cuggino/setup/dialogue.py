@@ -10,8 +10,8 @@ from cuggino.errors import ConfigError
 from cuggino.output.text import visible
 from cuggino.project import Project
 from cuggino.setup.explained import EXPLAINED
-from cuggino.setup.questions import FLAGS, SECTIONS, SETTINGS, Setting, Values, answered, assigned
-from cuggino.setup.write import Found, read, save
+from cuggino.setup.questions import FLAGS, SECTIONS, SETTINGS, Setting, Values, apply_answer, apply_assignment
+from cuggino.setup.write import CurrentSettings, read, save
 
 Ask: TypeAlias = Callable[[str], str]
 """Show a prompt and return the answer. An exception ends the setup with nothing written."""
@@ -24,12 +24,12 @@ LINES_SHOWN = 50
 def set_up(project: Project, assignments: Sequence[str], ask: Ask | None, out: Print) -> None:
     """Set up `project`: apply `assignments`, ask the questions if `ask` is given, and write at the end.
 
-    Raise what `assigned`, `read` and `save` raise.
+    Raise what `apply_assignment`, `read` and `save` raise.
     """
     found = read(project.config_file)
     values = found.values
     for word in assignments:
-        values = assigned(values, word)
+        values = apply_assignment(values, word)
     out(
         f"Setting up {visible(str(project.root))}.\n"
         "This writes .cuggino.json and creates two directories if they are missing:\n"
@@ -60,7 +60,7 @@ def _lines(text: str) -> str:
     return textwrap.fill(text, 79, break_long_words=False, break_on_hyphens=False)
 
 
-def _show_invalid(found: Found, out: Print) -> None:
+def _show_invalid(found: CurrentSettings, out: Print) -> None:
     out("\nThe existing file is not valid:")
     for problem in found.problems:
         out(visible(problem))
@@ -98,7 +98,7 @@ def _ask_each(section: tuple[str, ...], values: Values, ask: Ask, out: Print) ->
 def _ask_until_right(setting: Setting, values: Values, ask: Ask, out: Print) -> Values:
     while True:
         try:
-            return answered(values, setting, ask(f"{setting.key} [{setting.shown(values)}]: "))
+            return apply_answer(values, setting, ask(f"{setting.key} [{setting.shown(values)}]: "))
         except ConfigError as error:
             out(visible(str(error)))
 

@@ -20,10 +20,10 @@ from cuggino.errors import ConfigError, UsageError
 from cuggino.output.text import visible, visible_name
 from cuggino.setup.explained import EXPLAINED
 
-Path: TypeAlias = tuple[str, ...]
+Keys: TypeAlias = tuple[str, ...]
 """The keys of a value in the file: `("limits", "retries")`."""
 
-Values: TypeAlias = Mapping[Path, Any]
+Values: TypeAlias = Mapping[Keys, Any]
 """The settings in a file, as JSON values. None is a null in the file; absent settings have no entry."""
 
 FLAGS = {"yes": True, "y": True, "no": False, "n": False}
@@ -44,7 +44,7 @@ class Form(Enum):
 class Setting(msgspec.Struct, frozen=True):
     """A single value of the configuration, not an object."""
 
-    path: Path
+    path: Keys
     form: Form
     choices: tuple[str, ...]
     """Its possible values, if there are only a few."""
@@ -69,7 +69,7 @@ class Setting(msgspec.Struct, frozen=True):
         return visible_name(value if isinstance(value, str) else json.dumps(value))
 
 
-def _settings(kind: inspect.StructType, path: Path = ()) -> Iterator[Setting]:
+def _settings(kind: inspect.StructType, path: Keys = ()) -> Iterator[Setting]:
     for field in kind.fields:
         place = (*path, field.encode_name)
         if isinstance(field.type, inspect.StructType):
@@ -108,7 +108,7 @@ _BY_PATH = {setting.path: setting for setting in SETTINGS}
 # ---- answers ----------------------------------------------------------------------------------
 
 
-def answered(values: Values, setting: Setting, text: str) -> Values:
+def apply_answer(values: Values, setting: Setting, text: str) -> Values:
     """Return `values` with a person's answer: empty keeps the current value, `-` resets it to its default.
 
     Text is taken literally, without quotes. Raise ConfigError for a wrong answer.
@@ -122,7 +122,7 @@ def answered(values: Values, setting: Setting, text: str) -> Values:
     return _with(values, setting.path, text if setting.form is Form.TEXT else _read(setting.form, text), _AGAIN)
 
 
-def assigned(values: Values, word: str) -> Values:
+def apply_assignment(values: Values, word: str) -> Values:
     """Return `values` with a `key=value` of the command line; the key is dotted, the value JSON or else text.
 
     Null resets to the default. Raise UsageError or ConfigError for a wrong assignment.
@@ -162,7 +162,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def _with(values: Values, path: Path, value: Any, where: str) -> Values:
+def _with(values: Values, path: Keys, value: Any, where: str) -> Values:
     """Set a value after checking it; omit null, and a default that was not in the file."""
     check(path, value, where)
     if value is None or (path not in values and value == _BY_PATH[path].default):
@@ -170,11 +170,11 @@ def _with(values: Values, path: Path, value: Any, where: str) -> Values:
     return {**values, path: value}
 
 
-def _without(values: Values, path: Path) -> Values:
+def _without(values: Values, path: Keys) -> Values:
     return {place: value for place, value in values.items() if place != path}
 
 
-def check(path: Path, value: Any, where: str) -> None:
+def check(path: Keys, value: Any, where: str) -> None:
     """Raise the ConfigError of a file with only this value."""
     for key in reversed(path):
         value = {key: value}
@@ -190,16 +190,16 @@ def _refuse_unsafe(text: str, where: str) -> None:
 # ---- files ------------------------------------------------------------------------------------
 
 
-def flat(plain: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def flatten(plain: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
     """Yield the values in a file's JSON with their paths; anything in place of an object is a value, too."""
     if isinstance(plain, dict) and (not path or path in SECTIONS):
         for key, value in plain.items():
-            yield from flat(value, (*path, key))
+            yield from flatten(value, (*path, key))
     else:
         yield path, plain
 
 
-def nested(values: Values) -> dict[str, Any]:
+def nest(values: Values) -> dict[str, Any]:
     """Return the file's JSON, in the order of the structs."""
     whole: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -211,15 +211,15 @@ def nested(values: Values) -> dict[str, Any]:
     return whole
 
 
-def salvaged(data: bytes, where: str) -> tuple[Values, list[str]]:
+def salvage(data: bytes, where: str) -> tuple[Values, list[str]]:
     """Return the valid settings in an invalid file, and the problems of the others; both empty if it is not JSON."""
     try:
         plain = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return {}, []
-    values: dict[Path, Any] = {}
+    values: dict[Keys, Any] = {}
     problems = []
-    for path, value in flat(plain):
+    for path, value in flatten(plain):
         try:
             check(path, value, where)
         except ConfigError as error:

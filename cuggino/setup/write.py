@@ -16,10 +16,10 @@ import msgspec
 from cuggino.config import decode, load
 from cuggino.errors import ConfigError, StorageError
 from cuggino.project import Project, write_whole
-from cuggino.setup.questions import Values, flat, nested, salvaged
+from cuggino.setup.questions import Values, flatten, nest, salvage
 
 
-class Found(msgspec.Struct, frozen=True):
+class CurrentSettings(msgspec.Struct, frozen=True):
     """The current settings. `data` is the file, None if missing; with problems, `values` has the valid ones only."""
 
     values: Values
@@ -27,7 +27,7 @@ class Found(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SetupResult(msgspec.Struct, frozen=True):
     """The result of a setup. `text` is the file's content; `backup` is where an invalid file was kept."""
 
     text: str
@@ -36,22 +36,22 @@ class Saved(msgspec.Struct, frozen=True):
     specs: Path
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> CurrentSettings:
     """Read the configuration file at `path`. Raise ConfigError if it exists but is not a readable file."""
     try:
         data = path.read_bytes()
     except OSError:
         load(path)  # raises the right error, unless the file does not exist
-        return Found({})
+        return CurrentSettings({})
     try:
         decode(data, str(path))
     except ConfigError as error:
-        values, problems = salvaged(data, str(path))
-        return Found(values, data, tuple(dict.fromkeys([str(error), *problems])))
-    return Found(dict(flat(json.loads(data.decode("utf-8-sig")))), data)
+        values, problems = salvage(data, str(path))
+        return CurrentSettings(values, data, tuple(dict.fromkeys([str(error), *problems])))
+    return CurrentSettings(dict(flatten(json.loads(data.decode("utf-8-sig")))), data)
 
 
-def save(project: Project, values: Values, found: Found) -> Saved:
+def save(project: Project, values: Values, found: CurrentSettings) -> SetupResult:
     """Create missing directories and write `values`.
 
     Leave a file with the same settings unchanged. Copy an invalid file to an unused name first. Raise StorageError if
@@ -61,13 +61,13 @@ def save(project: Project, values: Values, found: Found) -> Saved:
         raise StorageError(
             f"{project.config_file} changed in the meantime; nothing was written.", advice="Run cuggino setup again."
         )
-    whole = nested(values)
+    whole = nest(values)
     config = decode(json.dumps(whole).encode(), str(project.config_file))
     specs = Path(os.path.normpath(project.root / config.specs_path))
     project.prepare()
     _create(specs)
-    if found.data is not None and not found.problems and whole == nested(found.values):
-        return Saved(found.data.decode("utf-8-sig"), changed=False, backup=None, specs=specs)
+    if found.data is not None and not found.problems and whole == nest(found.values):
+        return SetupResult(found.data.decode("utf-8-sig"), changed=False, backup=None, specs=specs)
     backup = None
     mode = 0o644
     if found.data is not None:
@@ -76,7 +76,7 @@ def save(project: Project, values: Values, found: Found) -> Saved:
             backup = _keep(project.config_file, found.data, mode)
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     write_whole(project.config_file, text, mode=mode)
-    return Saved(text, changed=True, backup=backup, specs=specs)
+    return SetupResult(text, changed=True, backup=backup, specs=specs)
 
 
 def _create(directory: Path) -> None:

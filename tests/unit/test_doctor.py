@@ -144,10 +144,10 @@ def test_claude_can_be_diagnosed() -> None:
 
 
 def test_gh_is_needed_only_for_pull_requests_and_ci() -> None:
-    assert not github.wanted(Config())
-    assert not github.wanted(Config(spawn=Spawn(integrate="merge")))
-    assert github.wanted(Config(spawn=Spawn(integrate="pr")))
-    assert github.wanted(Config(ci=Ci(threads="bots")))
+    assert not github.is_needed(Config())
+    assert not github.is_needed(Config(spawn=Spawn(integrate="merge")))
+    assert github.is_needed(Config(spawn=Spawn(integrate="pr")))
+    assert github.is_needed(Config(ci=Ci(threads="bots")))
 
 
 @pytest.mark.parametrize(

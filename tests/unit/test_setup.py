@@ -24,11 +24,11 @@ from cuggino.setup.questions import (
     Form,
     Setting,
     Values,
-    answered,
-    assigned,
-    flat,
-    nested,
-    salvaged,
+    apply_answer,
+    apply_assignment,
+    flatten,
+    nest,
+    salvage,
 )
 from cuggino.setup.write import read, save
 
@@ -37,7 +37,7 @@ BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 def answer(key: str, text: str, **before: Any) -> Any:
     """Return the file after an answer."""
-    return nested(answered(dict(flat(before)), BY_KEY[key], text))
+    return nest(apply_answer(dict(flatten(before)), BY_KEY[key], text))
 
 
 def refused(key: str, text: str) -> str:
@@ -50,7 +50,7 @@ def refused(key: str, text: str) -> str:
 
 
 def test_every_key_of_the_configuration_is_a_setting_with_its_default() -> None:
-    defaults = nested({setting.path: setting.default for setting in SETTINGS})
+    defaults = nest({setting.path: setting.default for setting in SETTINGS})
     assert defaults == json.loads(msgspec.json.encode(Config()))
     assert list(defaults) == list(msgspec.to_builtins(Config()))
 
@@ -83,7 +83,7 @@ def test_a_setting_has_the_form_and_choices_of_its_type() -> None:
     ],
 )
 def test_a_value_is_shown_as_one_line_and_escaped(key: str, before: dict[str, Any], shown: str) -> None:
-    assert BY_KEY[key].shown(dict(flat(before))) == shown
+    assert BY_KEY[key].shown(dict(flatten(before))) == shown
 
 
 # ---- answers --------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ def test_an_answer_is_read_as_a_person_means_it(key: str, text: str, file: dict[
 @pytest.mark.parametrize("setting", SETTINGS, ids=BY_KEY)
 def test_typing_the_value_shown_writes_nothing(setting: Setting) -> None:
     if setting.default is not None and setting.default != []:
-        assert answered({}, setting, setting.shown({})) == {}
+        assert apply_answer({}, setting, setting.shown({})) == {}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=BY_KEY)
 def test_an_empty_answer_keeps_the_value_and_a_dash_resets_it(setting: Setting) -> None:
     before: Values = {setting.path: setting.default, ("commit",): True}
-    assert answered(before, setting, "  ") == before
-    after = answered(before, setting, "-")
+    assert apply_answer(before, setting, "  ") == before
+    after = apply_answer(before, setting, "-")
     assert setting.path not in after
     assert len(after) == (0 if setting.key == "commit" else 1)
 
@@ -169,10 +169,10 @@ def test_a_wrong_answer_is_refused_with_the_message_for_the_file(key: str, text:
 @given(st.sampled_from(SETTINGS), st.text())
 def test_every_answer_is_refused_or_makes_a_valid_file(setting: Setting, text: str) -> None:
     try:
-        after = answered({}, setting, text)
+        after = apply_answer({}, setting, text)
     except ConfigError:
         return
-    decode(json.dumps(nested(after)).encode(), "")
+    decode(json.dumps(nest(after)).encode(), "")
 
 
 # ---- assignments ------------------------------------------------------------------------------
@@ -195,14 +195,14 @@ def test_every_answer_is_refused_or_makes_a_valid_file(setting: Setting, text: s
     ],
 )
 def test_an_assignment_is_json_or_text(word: str, file: dict[str, Any]) -> None:
-    assert nested(assigned({}, word)) == file
+    assert nest(apply_assignment({}, word)) == file
 
 
 def test_null_resets_to_the_default_where_null_is_allowed() -> None:
-    assert assigned({("model",): "large"}, "model=null") == {}
+    assert apply_assignment({("model",): "large"}, "model=null") == {}
     for word, allowed in (("commit=null", "true or false"), ("notify.events=null", "a list")):
         with pytest.raises(ConfigError, match=f"found null; allowed is {allowed}"):
-            assigned({}, word)
+            apply_assignment({}, word)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_null_resets_to_the_default_where_null_is_allowed() -> None:
 )
 def test_a_wrong_assignment_is_refused(word: str, expected: str) -> None:
     with pytest.raises((ConfigError, UsageError)) as caught:
-        assigned({}, word)
+        apply_assignment({}, word)
     assert expected in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -230,8 +230,10 @@ def test_a_wrong_assignment_is_refused(word: str, expected: str) -> None:
 
 
 def test_a_file_is_written_in_the_order_of_the_structs() -> None:
-    values = dict(flat({"notify": {"events": []}, "model": "m", "limits": {"retries": 1, "nudges": 1}, "commit": True}))
-    assert json.dumps(nested(values)) == (
+    values = dict(
+        flatten({"notify": {"events": []}, "model": "m", "limits": {"retries": 1, "nudges": 1}, "commit": True})
+    )
+    assert json.dumps(nest(values)) == (
         '{"commit": true, "model": "m", "limits": {"nudges": 1, "retries": 1}, "notify": {"events": []}}'
     )
 
@@ -254,8 +256,8 @@ def test_a_file_is_written_in_the_order_of_the_structs() -> None:
 def test_valid_settings_in_an_invalid_file_are_kept_and_the_others_are_problems(
     data: bytes, kept: dict[str, Any], wrong: list[str]
 ) -> None:
-    values, problems = salvaged(data, "file")
-    assert nested(values) == kept
+    values, problems = salvage(data, "file")
+    assert nest(values) == kept
     assert len(problems) == len(wrong)
     for problem, part in zip(problems, wrong, strict=True):
         assert problem.startswith("file: ")
