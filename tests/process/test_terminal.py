@@ -20,26 +20,8 @@ import trio.testing
 import wcwidth
 from trio_util import RepeatedEvent
 
+from cuggino import events as e
 from cuggino.errors import StorageError
-from cuggino.events import (
-    AgentMessage,
-    Event,
-    LogLine,
-    LoopApproved,
-    Note,
-    PingEvent,
-    PlanningStart,
-    ToolCall,
-    ToolResult,
-    WatchBacklogWaiting,
-    WatchIdle,
-    WatchItemBlocked,
-    WatchItemCompleted,
-    WatchProcessingItem,
-    WatchSpecIssueWaiting,
-    WatchStopping,
-    WatchTbdItemFound,
-)
 from cuggino.output import hub as hub_module
 from cuggino.output.hub import Display, EventHub, open_hub
 from cuggino.output.stream import OutputClosed, Stream
@@ -48,7 +30,7 @@ from cuggino.output.terminal import open_display
 
 XTERM = {"TERM": "xterm-256color"}
 CONTROL = re.compile("\r|\n|\x1b\\[K|\x1b\\[[0-9;]*m")
-START = PlanningStart(iteration=1)
+START = e.PlanningStart(iteration=1)
 SPINNER = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] W")
 
 
@@ -150,7 +132,7 @@ class Run(NamedTuple):
     display: Display
     hub: EventHub
 
-    async def send(self, *events: Event) -> None:
+    async def send(self, *events: e.Event) -> None:
         send = self.hub.sender("s")
         for event in events:
             await send(event)
@@ -190,9 +172,11 @@ async def test_nothing_is_garbled_whatever_the_width(terminal: Terminal) -> None
     family = "👨‍👩‍👧‍👦"
     async with run_on(terminal) as run:
         for text in ("x" * 300, "中文" * 300, family * 300, "e\u0301" * 300, "a\tb" * 300):
-            await run.send(ToolCall(id="1", name="Bash", input={"command": text}), ToolResult(id="1", output=text))
+            await run.send(e.ToolCall(id="1", name="Bash", input={"command": text}), e.ToolResult(id="1", output=text))
             await trio.lowlevel.checkpoint()
-        await run.send(ToolResult(id="1", output="\x1b[2J\x1b]0;title\x07 50%\r60%\x9b1A"), LoopApproved(iteration=1))
+        await run.send(
+            e.ToolResult(id="1", output="\x1b[2J\x1b]0;title\x07 50%\r60%\x9b1A"), e.LoopApproved(iteration=1)
+        )
     *rows, last = terminal.screen
     assert last == ""
     assert len(rows) == 12  # nothing was wrapped
@@ -205,11 +189,11 @@ async def test_nothing_is_garbled_whatever_the_width(terminal: Terminal) -> None
 
 async def test_the_terminal_wraps_a_message_and_the_status_line_is_below_it(terminal: Terminal) -> None:
     async with run_on(terminal) as run:
-        await run.send(START, AgentMessage(text="中" * 60))
+        await run.send(START, e.AgentMessage(text="中" * 60))
         await terminal.until("中\r\n.*Working")
         assert terminal.screen[:3] == ["[Planning] Starting...", "中" * 40, "中" * 20]
         assert SPINNER.match(terminal.screen[-1])
-        await run.send(AgentMessage(text="next"))
+        await run.send(e.AgentMessage(text="next"))
     assert terminal.screen == ["[Planning] Starting...", "中" * 40, "中" * 20, "next", ""]
 
 
@@ -221,12 +205,12 @@ async def test_the_status_line_counts_from_the_last_event_shown(terminal: Termin
             @nursery.start_soon
             async def signs_of_life() -> None:
                 while True:
-                    await run.send(PingEvent())
+                    await run.send(e.PingEvent())
                     await trio.sleep(0.1)
 
             await terminal.until(r"Working… \(1s\)")
             nursery.cancel_scope.cancel()
-        await run.send(AgentMessage(text="here"))
+        await run.send(e.AgentMessage(text="here"))
         await terminal.until(r"here\r\n[^\n]*Working… \(0s\)")
         assert sum(SPINNER.search(row) is not None for row in terminal.screen) == 1
 
@@ -239,22 +223,22 @@ async def test_the_spinner_moves_with_signs_of_life_only(terminal: Terminal) -> 
         quiet = "".join(set(re.findall("(.) Working", terminal.text)))
         await terminal.until(r"Working… \(1s\)")
         assert set(re.findall("(.) Working", terminal.text)) == set(quiet)
-        await run.send(PingEvent())
+        await run.send(e.PingEvent())
         await terminal.until(f"[^{quiet}] Working")
 
 
 @pytest.mark.parametrize(
     ("start", "ends"),
     [
-        (START, [LoopApproved(iteration=1)]),
+        (START, [e.LoopApproved(iteration=1)]),
         (
-            WatchProcessingItem(filename="a"),
-            [WatchItemCompleted(filename="a"), WatchIdle(wait_seconds=0, blocked=None)],
+            e.WatchProcessingItem(filename="a"),
+            [e.WatchItemCompleted(filename="a"), e.WatchIdle(wait_seconds=0, blocked=None)],
         ),
     ],
 )
 async def test_without_activity_there_is_no_status_line_and_no_tick(
-    terminal: Terminal, start: Event, ends: list[Event]
+    terminal: Terminal, start: e.Event, ends: list[e.Event]
 ) -> None:
     async with run_on(terminal) as run:
         assert run.display.due == math.inf
@@ -269,7 +253,7 @@ async def test_without_activity_there_is_no_status_line_and_no_tick(
 
 async def test_a_marker_has_one_empty_line_around_it(terminal: Terminal) -> None:
     async with run_on(terminal) as run:
-        await run.send(Note(content="a"), Note(content="b"), AgentMessage(text="c"), Note(content="d"))
+        await run.send(e.Note(content="a"), e.Note(content="b"), e.AgentMessage(text="c"), e.Note(content="d"))
     assert terminal.screen == ["[NOTE] a", "", "[NOTE] b", "", "c", "", "[NOTE] d", "", ""]
 
 
@@ -288,7 +272,7 @@ async def test_no_status_line_remains_however_a_run_ends(terminal: Terminal, err
 
 
 async def test_no_status_line_remains_when_the_hub_did_not_finish(terminal: Terminal) -> None:
-    line = LogLine(at="2026-11-21T21:52:44.962Z", session=None, event=START)
+    line = e.LogLine(at="2026-11-21T21:52:44.962Z", session=None, event=START)
     with open_display(as_json=False, out=terminal.slave, environment=XTERM) as display:
         await display.show([line], b"")
         terminal.read_rest()
@@ -298,7 +282,7 @@ async def test_no_status_line_remains_when_the_hub_did_not_finish(terminal: Term
 
 
 async def test_a_resize_takes_effect_at_once(terminal: Terminal) -> None:
-    call = ToolCall(id="1", name="Bash", input={"command": "x" * 500})
+    call = e.ToolCall(id="1", name="Bash", input={"command": "x" * 500})
     async with run_on(terminal) as run:
         await run.send(START)
         for n, columns in enumerate((80, 60, 140, 30), 1):
@@ -311,7 +295,7 @@ async def test_a_resize_takes_effect_at_once(terminal: Terminal) -> None:
 
 async def test_the_summary_is_printed_after_the_hub_has_ended(terminal: Terminal) -> None:
     tally = RunTally()
-    tally.add(LoopApproved(iteration=1))
+    tally.add(e.LoopApproved(iteration=1))
     with open_display(as_json=False, out=terminal.slave, environment=XTERM) as display:
         async with open_hub(log=None, display=display) as hub:
             await hub.sender(None)(START)
@@ -327,11 +311,11 @@ async def test_the_summary_is_printed_after_the_hub_has_ended(terminal: Terminal
 async def test_long_names_and_reasons_of_a_watch_are_wrapped_and_not_garbled(terminal: Terminal) -> None:
     name = "輸出" * 50 + ".md"
     async with run_on(terminal) as run:
-        await run.send(WatchProcessingItem(filename=name))
+        await run.send(e.WatchProcessingItem(filename=name))
         await terminal.until("Working")
-        await run.send(WatchStopping(stage="drain", active=1))
+        await run.send(e.WatchStopping(stage="drain", active=1))
         await terminal.until("interrupts")
-        await run.send(WatchItemBlocked(filename=name, reason="because " * 40 + "\x1b[2Jof that"))
+        await run.send(e.WatchItemBlocked(filename=name, reason="because " * 40 + "\x1b[2Jof that"))
     rows = terminal.screen
     shown = "".join(rows)
     assert shown.startswith(f"[Watch] Processing {name}[Watch] Stopping: finishing 1 item")
@@ -342,13 +326,13 @@ async def test_long_names_and_reasons_of_a_watch_are_wrapped_and_not_garbled(ter
 
 # ---- the bell ---------------------------------------------------------------------------------
 
-NEED_A_PERSON = [WatchSpecIssueWaiting(), WatchBacklogWaiting()]
+NEED_A_PERSON = [e.WatchSpecIssueWaiting(), e.WatchBacklogWaiting()]
 
 
 @pytest.mark.parametrize("event", NEED_A_PERSON)
 @pytest.mark.parametrize("environment", [XTERM, {"TERM": "dumb"}])
 async def test_the_bell_rings_once_in_the_write_that_asks_for_a_person(
-    terminal: Terminal, event: Event, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, event: e.Event, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bytes] = []
     write = Stream.write
@@ -359,11 +343,11 @@ async def test_the_bell_rings_once_in_the_write_that_asks_for_a_person(
 
     monkeypatch.setattr(Stream, "write", recorded)
     async with run_on(terminal, environment=environment) as run:
-        await run.send(WatchProcessingItem(filename="a"))
+        await run.send(e.WatchProcessingItem(filename="a"))
         await terminal.until("Processing a")
-        await run.send(WatchItemCompleted(filename="a"), event)
+        await run.send(e.WatchItemCompleted(filename="a"), event)
         await terminal.until("Waiting for")
-        await run.send(WatchIdle(wait_seconds=0, blocked=None))
+        await run.send(e.WatchIdle(wait_seconds=0, blocked=None))
         await terminal.until("Idle")
     [rung] = [data for data in written if b"\a" in data]
     assert b"Waiting for" in rung
@@ -381,14 +365,14 @@ async def test_no_other_event_rings_whatever_agents_write(terminal: Terminal) ->
     bell = "\a\x1b]0;title\a"
     async with run_on(terminal) as run:
         await run.send(
-            AgentMessage(text=bell),
-            ToolCall(id="1", name=bell, input=bell),
-            ToolResult(id="1", output=bell),
-            Note(content=bell),
-            WatchProcessingItem(filename=bell),
-            WatchItemBlocked(filename=bell, reason=bell),
-            WatchTbdItemFound(filename=bell, content=bell),
-            WatchStopping(stage="kill", active=1),
+            e.AgentMessage(text=bell),
+            e.ToolCall(id="1", name=bell, input=bell),
+            e.ToolResult(id="1", output=bell),
+            e.Note(content=bell),
+            e.WatchProcessingItem(filename=bell),
+            e.WatchItemBlocked(filename=bell, reason=bell),
+            e.WatchTbdItemFound(filename=bell, content=bell),
+            e.WatchStopping(stage="kill", active=1),
         )
     assert b"\a" not in terminal.received
 
@@ -468,7 +452,7 @@ async def test_the_width_of_a_file_comes_from_columns(
 ) -> None:
     with open_output(tmp_path / "out") as out:
         async with run_on(out, environment=environment) as run:
-            await run.send(ToolCall(id="", name="x", input="y" * 500))
+            await run.send(e.ToolCall(id="", name="x", input="y" * 500))
     assert len((tmp_path / "out").read_text()) == width + 1
 
 
@@ -482,7 +466,7 @@ async def overfill(run: Run, when_stalled: Callable[[], None]) -> None:
         @nursery.start_soon
         async def producer() -> None:
             for _ in range(50):
-                await run.send(AgentMessage(text="z" * 10_000))
+                await run.send(e.AgentMessage(text="z" * 10_000))
 
         with trio.fail_after(5):
             for _ in range(50):
@@ -513,7 +497,7 @@ async def test_a_terminal_held_with_ctrl_s_gets_everything_when_released(termina
                 termios.tcflow(terminal.slave, termios.TCOON)
 
             await overfill(run, release)
-            await run.send(AgentMessage(text="the end"))
+            await run.send(e.AgentMessage(text="the end"))
             await terminal.until("the end")
     assert seen == [0]
     assert terminal.received.count(b"z") == 500_000
@@ -539,7 +523,7 @@ async def test_a_slow_reader_of_a_pipe_gets_every_line_and_the_pipe_s_flags_stay
                     received += os.read(reading, 65536)
 
             async with run_on(writing, as_json=True, log=tmp_path / "log") as run:
-                await run.send(*[AgentMessage(text="z" * 3000)] * 30, PingEvent(), AgentMessage(text="the end"))
+                await run.send(*[e.AgentMessage(text="z" * 3000)] * 30, e.PingEvent(), e.AgentMessage(text="the end"))
                 over.set()
     assert received == (tmp_path / "log").read_bytes()
     assert fcntl.fcntl(writing, fcntl.F_GETFL) & os.O_NONBLOCK == 0
@@ -601,7 +585,7 @@ async def test_a_log_that_cannot_be_written_is_reported_on_stderr(
     terminal: Terminal, pipe: list[int], tmp_path: Path
 ) -> None:
     async with run_on(terminal, err=pipe[1], log=tmp_path / "missing" / "log") as run:
-        await run.send(START, AgentMessage(text="x"))
+        await run.send(START, e.AgentMessage(text="x"))
     assert os.read(pipe[0], 1000).startswith(b"cuggino: Cannot write the log; continuing without it: ")
     assert terminal.screen == ["[Planning] Starting...", "x", ""]
 
@@ -615,7 +599,7 @@ async def test_any_task_can_warn_during_a_run_on_a_line_of_its_own(terminal: Ter
                 await run.display.warn(f"press {n}")
 
         for n in range(200):
-            await run.send(AgentMessage(text=f"word {n}"))
+            await run.send(e.AgentMessage(text=f"word {n}"))
             await trio.lowlevel.checkpoint()
     *rows, last = terminal.screen
     assert last == ""
