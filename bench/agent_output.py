@@ -52,7 +52,7 @@ class _NoChildren(Children):
 class _CountingDisplay:
     """A display that counts lines and shows nothing."""
 
-    patient = True
+    waits_for_reader = True
     due = math.inf
     count = 0
 
@@ -62,10 +62,10 @@ class _CountingDisplay:
     async def tick(self) -> None:
         pass
 
-    async def rest(self) -> None:
+    async def finish(self) -> None:
         pass
 
-    async def say(self, _words: object) -> None:
+    async def print(self, _words: object) -> None:
         pass
 
     async def warn(self, text: str) -> None:

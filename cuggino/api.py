@@ -30,7 +30,7 @@ import trio
 from cuggino.errors import CugginoError, UsageError, leaves
 from cuggino.events import LogLine, LoopTerminalEvent, PrintableEvent
 from cuggino.loop.session import Session, find_session
-from cuggino.output.summary import Tally
+from cuggino.output.summary import RunTally
 from cuggino.project import Project
 from cuggino.runtime import Invocation, open_runtime
 
@@ -139,7 +139,7 @@ class LoopRun:
         with self._events:
             try:
                 async with open_runtime(
-                    self._project, Invocation(name="cuggino.api"), _Listener(self._events), Tally(), trio.Event()
+                    self._project, Invocation(name="cuggino.api"), _Listener(self._events), RunTally(), trio.Event()
                 ) as runtime:
                     self._outcome = await runtime.loop(self._session())
             except ExceptionGroup as group:
@@ -154,7 +154,7 @@ class LoopRun:
 class _Listener:
     """The hub's display: passes events to the iteration."""
 
-    patient = True
+    waits_for_reader = True
     due = math.inf
 
     def __init__(self, events: trio.MemorySendChannel[PrintableEvent]) -> None:
@@ -167,10 +167,10 @@ class _Listener:
     async def tick(self) -> None:
         """Never due."""
 
-    async def rest(self) -> None:
+    async def finish(self) -> None:
         """Nothing to clear."""
 
-    async def say(self, _text: object, /) -> None:
+    async def print(self, _text: object, /) -> None:
         """Events only."""
 
     async def warn(self, text: str) -> None:

@@ -8,7 +8,7 @@ import trio
 
 from cuggino.loop.session import Session
 from cuggino.output.page import Page
-from cuggino.output.summary import Tally, render_summary
+from cuggino.output.summary import RunTally, render_summary
 from cuggino.output.terminal import open_display
 from cuggino.project import Project
 from cuggino.runtime import Invocation, Runtime, open_runtime
@@ -39,7 +39,7 @@ async def in_foreground(
             await display.warn(_MESSAGES[stage])
 
         shutdown = Shutdown(drains=invocation.drains)
-        tally = Tally()
+        tally = RunTally()
         code = 1
         unfinished: Session | None = None
         started = trio.current_time()
@@ -52,7 +52,7 @@ async def in_foreground(
                         finally:
                             unfinished = runtime.unfinished
                 summary = tally.summary(seconds=trio.current_time() - started)
-                await display.say(last_words or (lambda page: render_summary(summary, page)))
+                await display.print(last_words or (lambda page: render_summary(summary, page)))
                 if unfinished is not None:
                     await display.warn(f"The session is kept. To resume it: cuggino run --resume {unfinished.id}")
         if shutdown.signal is not None and shutdown.stage.value >= ShutdownStage.INTERRUPT:

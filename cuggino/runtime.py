@@ -45,8 +45,8 @@ from cuggino.loop.context import LoopContext
 from cuggino.loop.loop import run_loop
 from cuggino.loop.session import Session, all_sessions, finish_session
 from cuggino.notify import GRACE, Notify, open_notifier
-from cuggino.output.hub import Display, Hub, open_hub
-from cuggino.output.summary import Tally
+from cuggino.output.hub import Display, EventHub, open_hub
+from cuggino.output.summary import RunTally
 from cuggino.process.children import Children
 from cuggino.process.leftovers import sweep
 from cuggino.project import Project
@@ -77,8 +77,8 @@ class Runtime:
         *,
         context: LoopContext,
         children: Children,
-        hub: Hub,
-        tally: Tally,
+        hub: EventHub,
+        tally: RunTally,
         notify: Notify,
         archived_before: tuple[str, ...],
     ) -> None:
@@ -184,7 +184,7 @@ def exit_code(last: LoopTerminalEvent) -> int:
 
 @asynccontextmanager
 async def open_runtime(
-    project: Project, invocation: Invocation, display: Display, tally: Tally, force_kill: trio.Event
+    project: Project, invocation: Invocation, display: Display, tally: RunTally, force_kill: trio.Event
 ) -> AsyncIterator[Runtime]:
     """Lock the project and work in it while the block runs.
 

@@ -1,7 +1,7 @@
 """The configuration and the log as JSON Schemas, for editors and for programs in other languages.
 
-msgspec makes them from the structs; sentences that explain the settings, and patterns as other languages write
-them, are put in here. A schema cannot say all: `specsPath` must lead to below the root, which only cuggino checks.
+msgspec makes them from the structs; this module adds the sentences about settings and makes patterns portable. A schema
+cannot express everything: only cuggino checks that `specsPath` is below the root.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def config_schema() -> dict[str, Any]:
-    """Of `.cuggino.json`."""
+    """Return the schema of `.cuggino.json`."""
     schema = _schema(Config, "The configuration of cuggino")
-    for key, words in EXPLAINED.items():
+    for key, sentence in EXPLAINED.items():
         *sections, name = key.split(".")
         node = schema
         for section in sections:
             node = _resolved(schema, node)["properties"][section]
-        _resolved(schema, node)["properties"][name]["description"] = words
+        _resolved(schema, node)["properties"][name]["description"] = sentence
     return schema
 
 
 def events_schema() -> dict[str, Any]:
-    """Of a line of the log and of `--json`; each event is one of its definitions."""
+    """Return the schema of a line of the log and of `--json`; each event is one of its definitions."""
     return _schema(LogLine, "A line of cuggino's log")
 
 
 def _schema(struct: type[msgspec.Struct], title: str) -> dict[str, Any]:
-    whole: dict[str, Any] = _portable(msgspec.json.schema(struct))
-    return {"$schema": _DIALECT, "title": title, **whole}
+    generated: dict[str, Any] = _portable(msgspec.json.schema(struct))
+    return {"$schema": _DIALECT, "title": title, **generated}
 
 
 def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """The definition that `node` refers to."""
+    """Return the definition that `node` refers to."""
     found: dict[str, Any] = schema["$defs"][node["$ref"].rpartition("/")[2]]
     return found
 
 
 def _portable(node: Any) -> Any:
-    r"""With `^` and `$` for Python's own `\A` and `\Z`."""
+    r"""Replace Python's `\A` and `\Z` by `^` and `$`."""
     if isinstance(node, list):
         return [_portable(item) for item in node]
     if not isinstance(node, dict):

@@ -142,7 +142,7 @@ async def status(pr: _PR = None, /) -> int:
     seen = view(pull, state, Known(system=_system(project.root), trust=trust, empty=1))
     with open_display(as_json=False, live=False) as display:
         watched = None if stored is None else file.path
-        await display.say(lambda page: render_look(pull, seen, github.requests, watched, page))
+        await display.print(lambda page: render_look(pull, seen, github.requests, watched, page))
     return 0
 
 

@@ -33,5 +33,5 @@ async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=Fa
         print(msgspec.json.encode(report).decode())
     else:
         with open_display(as_json=False) as display:
-            await display.say(lambda page: render(report, page))
+            await display.print(lambda page: render(report, page))
     return 0 if report.healthy else 1

@@ -28,6 +28,6 @@ async def status(*, json: Annotated[bool, Parameter(negative="", show_default=Fa
     """
     found = gather(Project.find(Path.cwd()))
     with open_display(as_json=json, live=False) as display:
-        await display.say(lambda page: render_status(found, page))
+        await display.print(lambda page: render_status(found, page))
         await display.show((), msgspec.json.encode(found) + b"\n")
     return 0

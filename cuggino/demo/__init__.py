@@ -1,1 +1,1 @@
-"""A sample project that a person can watch cuggino work off, with no key and no network."""
+"""The sample project of `cuggino demo`: its files, and a script for the scripted agent."""

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cuggino.clock import uuid7
-from cuggino.demo.project import make
+from cuggino.demo.project import create_project
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session
 from cuggino.project import Project
@@ -16,7 +16,7 @@ from cuggino.signals import Shutdown
 
 async def run_demo(*, json: bool) -> int:
     """Make the sample project in a new temporary directory and work through its backlog. Return the exit code."""
-    sample = make(Path(tempfile.mkdtemp(prefix="cuggino-demo-")))
+    sample = create_project(Path(tempfile.mkdtemp(prefix="cuggino-demo-")))
     project = Project(sample.root)
 
     async def work(runtime: Runtime, _shutdown: Shutdown) -> int:

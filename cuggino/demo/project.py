@@ -1,6 +1,6 @@
-"""Makes the demo's project: a git repository with a specification, two backlog items and a script that is played.
+"""Creates the demo project: a git repository with a spec, two backlog items and a script for the scripted agent.
 
-Its files are data in `files/`. The script has the turns of one loop after the other, in the order of the backlog.
+The files are in `files/`. The script has the turns of one loop after another, in the order of the backlog.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from cuggino.project import Project
 
 
 class DemoProject(msgspec.Struct, frozen=True):
-    """Where the project is, and the files of its backlog in the order of work."""
+    """The demo project: its root, and its backlog items in the order of work."""
 
     root: Path
     items: tuple[Path, ...]
 
 
-def make(folder: Path) -> DemoProject:
-    """The project in `folder`, which must be empty or absent. Its first commit has the specification and no code.
+def create_project(directory: Path) -> DemoProject:
+    """Create the project in `directory`, which must be empty or absent; its first commit has the spec and no code.
 
-    Works on a machine where git was never configured, and whatever is configured there. Raises GitError.
+    Independent of git's configuration on this machine. Raise GitError if git fails.
     """
-    root = folder.resolve()
+    root = directory.resolve()
     project = Project(root)
     data = files(__package__) / "files"
     items = sorted(entry.name for entry in (data / "backlog").iterdir())
@@ -64,7 +64,7 @@ def _configuration() -> dict[str, object]:
 
 
 def _first_commit(root: Path) -> None:
-    """What the person has configured for all repositories (hooks, signing) is kept out of this one."""
+    """Commit without the person's global hooks, templates and signing."""
     _git(root, "init", "--quiet", "--template=", "--initial-branch=main")
     settings = {
         "user.name": "cuggino demo",
@@ -86,6 +86,6 @@ def _git(root: Path, *arguments: str) -> None:
             ["git", *arguments], cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
     except OSError as error:
-        raise GitError(f"git could not be started: {error}", advice="Install git: the demo makes commits.") from error
+        raise GitError(f"Cannot run git: {error}", advice="Install git: the demo makes commits.") from error
     if done.returncode:
         raise GitError(f"git {arguments[0]} failed in {root}: {done.stderr.decode(errors='replace').strip()}")

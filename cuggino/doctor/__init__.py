@@ -1,1 +1,1 @@
-"""`cuggino doctor`: looks at everything that must be there to work, and changes nothing. One subject a module."""
+"""`cuggino doctor`: checks everything that cuggino needs, without changing anything; a module for each subject."""

@@ -10,7 +10,7 @@ from cuggino.agents.backends import backend
 from cuggino.agents.diagnosis import Diagnosed, Symptom
 from cuggino.config import BackendName, Config
 from cuggino.doctor.finding import Finding, failure, ok, warning
-from cuggino.doctor.programs import PATIENCE, Programs
+from cuggino.doctor.programs import ANSWER_TIMEOUT, Programs
 from cuggino.roles import Role
 
 
@@ -39,9 +39,9 @@ async def _program(programs: Programs, chosen: Backend, path: str, arguments: tu
         return failure(chosen.name, f"{path} cannot be run: {error.strerror}", chosen.install_advice)
     command = shlex.join((chosen.program, *arguments))
     if answer is None:
-        return warning(chosen.name, f"{path} did not tell its version within {PATIENCE:g} s", command)
+        return warning(chosen.name, f"{path} did not tell its version within {ANSWER_TIMEOUT:g} s", command)
     if answer.status != 0:
-        return failure(chosen.name, f"`{command}` failed: {answer.words}", chosen.install_advice)
+        return failure(chosen.name, f"`{command}` failed: {answer.message}", chosen.install_advice)
     return ok(chosen.name, f"{answer.out} ({path})")
 
 

@@ -1,7 +1,8 @@
-"""All checks together: those that start programs at the same time, so that the slowest one is the whole wait."""
+"""Run all checks at the same time, so that the slowest one takes all of the time."""
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +15,8 @@ import trio
 from cuggino.clock import uuid7
 from cuggino.doctor import machine, settings
 from cuggino.doctor.agents import agent, names
-from cuggino.doctor.finding import Finding, Report, failure, report, warning
-from cuggino.doctor.github import github, wanted
+from cuggino.doctor.finding import Diagnosis, Finding, diagnose, failure, warning
+from cuggino.doctor.github import github, is_needed
 from cuggino.doctor.programs import Programs
 from cuggino.doctor.repository import repository
 from cuggino.errors import CugginoError, StorageError
@@ -26,17 +27,17 @@ Found: TypeAlias = Finding | list[Finding] | None
 Check: TypeAlias = Callable[[], Awaitable[Found]]
 
 
-async def examine(project: Project, environment: Mapping[str, str]) -> Report:
-    """Look at everything that work in `project` needs. Within 2 seconds, without a request, and without a trace.
+async def examine(project: Project, environment: Mapping[str, str]) -> Diagnosis:
+    """Check everything that cuggino needs in `project`: within 2 seconds, without a request and without changes.
 
-    The findings are in a fixed order. A check that itself fails is a failure, and no reason to miss the others.
+    The findings have a fixed order. A check that raises is a failure and does not affect the others.
     """
     configuration, config = settings.configuration(project)
-    with _temporary_folder() as folder:
-        children = Children(marker=uuid7().replace("-", ""), grace=0)  # who is late is not asked to stop, but stopped
-        programs = Programs(project.root, environment, folder, children)
+    with _temporary_directory() as directory:
+        children = Children(marker=uuid7().replace("-", ""), grace=0)  # a late program is killed at once
+        programs = Programs(project.root, environment, directory, children)
         checks: list[tuple[str, Check]] = [
-            ("folder", _plain(partial(machine.folder, project))),
+            ("directory", _plain(partial(machine.directory, project))),
             ("space", _plain(partial(machine.space, project))),
             ("watching", partial(machine.watching, project)),
             ("processes", partial(machine.processes, programs)),
@@ -49,31 +50,27 @@ async def examine(project: Project, environment: Mapping[str, str]) -> Report:
                 *((name, partial(agent, programs, name)) for name in names(config)),
                 ("notify", _plain(partial(settings.notify, project, config))),
             ]
-            if wanted(config):
+            if is_needed(config):
                 checks.append(("gh", partial(github, programs)))
         found: list[list[Finding]] = [[] for _ in checks]
         async with trio.open_nursery() as nursery:
             for place, (name, check) in zip(found, checks, strict=True):
                 nursery.start_soon(_fill, place, name, check)
-    untold = (
-        []
-        if config is not None
-        else [warning("agents", "not looked at: the configuration, which names them, cannot be taken")]
-    )
-    rest = [finding for place in found for finding in place]
-    return report((machine.python(), machine.system(), configuration, *rest, *untold))
+    if config is None:
+        found.append([warning("agents", "not checked: the configuration, which names them, is not valid")])
+    return diagnose((machine.python(), machine.system(), configuration, *itertools.chain(*found)))
 
 
 @contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Raises StorageError if there is no place for it; then nothing of cuggino works."""
+def _temporary_directory() -> Iterator[Path]:
+    """Raise StorageError if it cannot be created; then no command of cuggino works."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="cuggino-doctor-")
+        directory = tempfile.TemporaryDirectory(prefix="cuggino-doctor-")
     except OSError as error:
         raise StorageError(
-            f"No temporary file can be made: {error}", advice="Set TMPDIR to a folder of yours."
+            f"Cannot create a temporary file: {error}", advice="Set TMPDIR to a directory of yours."
         ) from error
-    with folder as name:
+    with directory as name:
         yield Path(name)
 
 
@@ -81,7 +78,7 @@ async def _fill(place: list[Finding], name: str, check: Check) -> None:
     try:
         found = await check()
     except (OSError, CugginoError) as error:
-        found = failure(name, f"this could not be looked at: {error}")
+        found = failure(name, f"could not check this: {error}")
     if isinstance(found, Finding):
         place.append(found)
     elif found is not None:

@@ -1,4 +1,4 @@
-"""gh, which pull requests and `cuggino ci` go through. Only for who wants these."""
+"""gh, which pull requests and `cuggino ci` need; checked only if they are configured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cuggino.doctor.programs import Programs
 _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 
 
-def wanted(config: Config) -> bool:
+def is_needed(config: Config) -> bool:
     return config.ci != CiSettings() or config.spawn.integrate == "pr"
 
 
@@ -21,29 +21,29 @@ async def github(programs: Programs) -> list[Finding]:
     try:
         answer = await programs.ask("gh", "--version")
     except OSError as error:
-        return [failure("gh", f"gh cannot be run: {error.strerror}", "apt-get install gh    (macOS: brew install gh)")]
+        return [failure("gh", f"cannot run gh: {error.strerror}", "apt-get install gh    (macOS: brew install gh)")]
     if answer is None:
         return [warning("gh", "gh does not answer", "gh --version"), login(programs.environment)]
     if answer.status != 0:
-        return [failure("gh", f"`gh --version` failed: {answer.words}", "apt-get install gh")]
+        return [failure("gh", f"`gh --version` failed: {answer.message}", "apt-get install gh")]
     return [ok("gh", answer.out.partition("\n")[0].removeprefix("gh version ")), login(programs.environment)]
 
 
 def login(environment: Mapping[str, str]) -> Finding:
-    """From the environment and gh's own file: `gh auth status` would ask GitHub."""
+    """Check the environment and gh's own file, since `gh auth status` would send a request to GitHub."""
     if name := next((name for name in _TOKENS if environment.get(name)), None):
         return ok("gh login", f"{name} is set")
-    hosts = _folder(environment) / "hosts.yml"
+    hosts = _config_directory(environment) / "hosts.yml"
     try:
         text = hosts.read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     if host := re.search(r"^(\S+):\s*\n(?:[ \t].*\n)*?[ \t]+(?:user|oauth_token):[ \t]*\S", text, re.MULTILINE):
-        return ok("gh login", f"logged in to {host[1]}, by {hosts}")
-    return failure("gh login", "gh is not logged in, as far as its file and the environment tell", "gh auth login")
+        return ok("gh login", f"logged in to {host[1]}, according to {hosts}")
+    return failure("gh login", "not logged in, according to its file and the environment", "gh auth login")
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
+def _config_directory(environment: Mapping[str, str]) -> Path:
     if own := environment.get("GH_CONFIG_DIR"):
         return Path(own)
     home = Path(environment.get("HOME") or Path.home())

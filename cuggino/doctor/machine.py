@@ -1,4 +1,4 @@
-"""Python, the disk, file notices, and whether processes can be ended: what any command of cuggino stands on."""
+"""Python, the disk, file watching and child processes: every command of cuggino needs them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ import trio
 
 from cuggino import __version__
 from cuggino.doctor.finding import Finding, failure, ok, warning
-from cuggino.doctor.programs import PATIENCE, Programs
+from cuggino.doctor.programs import ANSWER_TIMEOUT, Programs
 from cuggino.process.children import Command
 from cuggino.project import Project
 from cuggino.watch.notices import open_notices
 
 SPARE = 1024**3
-"""Bytes that should be free: agents build and test."""
+"""Bytes below which there is a warning: agents build and test."""
 NEEDED = 50 * 1024**2
+"""Bytes below which there is a failure: for plans and logs."""
 
 _STATUS = 7
 
@@ -35,82 +36,84 @@ def system() -> Finding:
     kernel = platform.system()
     name = f"{kernel} {platform.release()}, {platform.machine()}"
     if kernel == "Darwin":
-        name += "; here a process that leaves its process group can outlive the command that started it"
+        name += "; here a process that leaves its process group can outlive cuggino"
     return ok("system", name)
 
 
-def folder(project: Project) -> Finding:
-    """Whether files can be made, tried in `.cuggino/` if there is one: agents may be at work, and look at all else."""
+def directory(project: Project) -> Finding:
+    """Try to create a file, in `.cuggino/` if it exists: agents that are running may look at everything else."""
     if os.path.lexists(project.state_dir) and not project.state_dir.is_dir():
-        away = f"mv {quote(str(project.state_dir))} {quote(f'{project.state_dir}.old')}"
-        return failure("folder", f"{project.state_dir} is no folder, but cuggino needs one there", away)
-    place = _own_place(project)
+        fix = f"mv {quote(str(project.state_dir))} {quote(f'{project.state_dir}.old')}"
+        return failure("directory", f"{project.state_dir} must be a directory", fix)
+    place = _scratch_place(project)
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".cuggino-doctor-"):
             pass
         if not os.access(project.root, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(project.root))
     except OSError as error:
-        mend = f'sudo chown -R "$(id -un)" {quote(str(project.root))}' if error.errno == errno.EACCES else ""
-        return failure("folder", f"{project.root} cannot be written to: {error.strerror}", mend)
-    return ok("folder", f"{project.root} can be written to")
+        fix = f'sudo chown -R "$(id -un)" {quote(str(project.root))}' if error.errno == errno.EACCES else ""
+        return failure("directory", f"cannot write to {project.root}: {error.strerror}", fix)
+    return ok("directory", f"{project.root} is writable")
 
 
 def space(project: Project) -> Finding:
-    """Of the disk that the project is on."""
+    """Check the free space of the project's disk."""
     free = shutil.disk_usage(project.root).free
-    told = f"{free / 1024**3:.1f} GiB are free"
+    amount = f"{free / 1024**3:.1f} GiB free"
     if free < NEEDED:
-        return failure("space", f"{free / 1024**2:.0f} MiB are free: plans and logs need some", "Make room.")
+        return failure(
+            "space", f"{free / 1024**2:.0f} MiB free: not enough for plans and logs", "Free some disk space."
+        )
     if free < SPARE:
-        return warning("space", f"{told}, which a build may fill", "Make room.")
-    return ok("space", told)
+        return warning("space", f"{amount}: a build may fill it", "Free some disk space.")
+    return ok("space", amount)
 
 
 async def watching(project: Project) -> Finding:
-    """Whether a change in the project's file system is noticed, tried in a folder of its own."""
+    """Try whether file changes are noticed, in a temporary directory on the project's file system."""
     noticed = trio.Event()
-    place = _own_place(project)
-    slower = "`cuggino watch` looks for itself every few seconds all the same"
+    place = _scratch_place(project)
+    slower = "`cuggino watch` polls instead, which is slower"
     if not os.access(place, os.W_OK):
-        return warning("watching", f"not tried: {place} cannot be written to")
+        return warning("watching", f"not checked: cannot write to {place}")
     with tempfile.TemporaryDirectory(dir=place, prefix=".cuggino-doctor-") as name:
         async with open_notices(Path(name), noticed.set) as notices:
             await notices.renew()
             if not notices.watching:
-                mend = "sudo sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512"
+                fix = "sudo sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512"
                 return warning(
-                    "watching", f"no file watch can be had; {slower}", mend if platform.system() == "Linux" else ""
+                    "watching", f"no file watches left; {slower}", fix if platform.system() == "Linux" else ""
                 )
             Path(name, "item.md").touch()
-            with trio.move_on_after(PATIENCE):
+            with trio.move_on_after(ANSWER_TIMEOUT):
                 await noticed.wait()
     if not noticed.is_set():
-        return warning("watching", f"this file system tells of no changes; {slower}")
-    return ok("watching", "changes of files are noticed at once")
+        return warning("watching", f"this file system reports no changes; {slower}")
+    return ok("watching", "file changes are noticed at once")
 
 
 async def processes(programs: Programs) -> Finding:
-    """Whether a child, and what it leaves running, can be started and ended, tried."""
+    """Try to start a child process that leaves another one running, and to end both."""
     script = f"sleep 60 & exit {_STATUS}"
     command = Command(
         argv=("/bin/sh", "-c", script),
         cwd=programs.root,
         environment=programs.environment,
-        stdout=programs.folder / "processes.out",
+        stdout=programs.directory / "processes.out",
     )
     try:
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(ANSWER_TIMEOUT):
             async with programs.children.start(command) as child:
                 status = await child.wait()
                 await child.gone.wait()
                 if status == _STATUS:
-                    return ok("processes", "children can be started, and ended with all that they started")
-                return failure("processes", f"a child that should end with {_STATUS} ended with {status}")
+                    return ok("processes", "child processes start and are cleaned up")
+                return failure("processes", f"a child process exited with {status} instead of {_STATUS}")
     except OSError as error:
-        return failure("processes", f"no child can be started: {error}")
-    return failure("processes", f"a child, and what it started, was not ended within {PATIENCE:g} s")
+        return failure("processes", f"cannot start a child process: {error}")
+    return failure("processes", f"a child process and its own children did not end within {ANSWER_TIMEOUT:g} s")
 
 
-def _own_place(project: Project) -> Path:
+def _scratch_place(project: Project) -> Path:
     return project.state_dir if project.state_dir.is_dir() else project.root

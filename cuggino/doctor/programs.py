@@ -1,4 +1,4 @@
-"""Asking programs a quick question: their whole process tree ends with the answer, or when none comes."""
+"""Ask programs quick questions. A program's whole process tree ends with its answer or after a timeout."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import trio
 
 from cuggino.process.children import Children, Command
 
-PATIENCE = 1.2
-"""Seconds that a program has to answer."""
+ANSWER_TIMEOUT = 1.2
+"""Maximum seconds for a program to answer."""
 
 
-class Answer(NamedTuple):
-    """How a program ended, and what it said, without surrounding space."""
+class ProgramOutput(NamedTuple):
+    """A program's exit status and output, without surrounding space."""
 
     status: int
     out: str
     err: str
 
     @property
-    def words(self) -> str:
-        """What it complained of: all that it said, where it said nothing on stderr."""
-        return self.err or self.out or f"It ended with status {self.status} and said nothing."
+    def message(self) -> str:
+        """The error message: stderr, else stdout, else the exit status."""
+        return self.err or self.out or f"It exited with {self.status} and printed nothing."
 
 
 class Programs:
-    """Starts programs in `root`. `folder` is for what they print."""
+    """Runs programs in `root`, with their output in files in `directory`."""
 
-    def __init__(self, root: Path, environment: Mapping[str, str], folder: Path, children: Children) -> None:
+    def __init__(self, root: Path, environment: Mapping[str, str], directory: Path, children: Children) -> None:
         self.root = root
         self.environment = environment
-        self.folder = folder
+        self.directory = directory
         self.children = children
         self._numbers = itertools.count(1)
 
-    async def ask(self, *argv: str, environment: Mapping[str, str] | None = None) -> Answer | None:
-        """The program's answer; None: it gave none in time. OSError if it cannot be started."""
+    async def ask(self, *argv: str, environment: Mapping[str, str] | None = None) -> ProgramOutput | None:
+        """Return the program's output, or None if it did not end in time. Raise OSError if it cannot start."""
         number = next(self._numbers)
-        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+        out, err = self.directory / f"{number}.out", self.directory / f"{number}.err"
         command = Command(
             argv=argv,
             cwd=self.root,
@@ -50,10 +50,10 @@ class Programs:
             stderr=err,
         )
         answer = None
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(ANSWER_TIMEOUT):
             async with self.children.start(command) as child:
                 status = await child.wait()
-                answer = Answer(status, _text(out), _text(err))
+                answer = ProgramOutput(status, _text(out), _text(err))
         return answer
 
 

@@ -1,8 +1,8 @@
-"""What a watch over a pull request does."""
+"""Steps of a watch over a pull request."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias, TypeGuard
 
 from cuggino.events.agent import Event
 
@@ -12,7 +12,7 @@ class CiEvent(Event, frozen=True, kw_only=True):
 
 
 class CiStateLoaded(CiEvent, frozen=True, kw_only=True):
-    """The state file was there (`resumed`) or was made."""
+    """Always the first event of a CI watch: its state file was read (`resumed`) or will be created."""
 
     path: str
     resumed: bool
@@ -20,7 +20,7 @@ class CiStateLoaded(CiEvent, frozen=True, kw_only=True):
 
 
 class CiPolled(CiEvent, frozen=True, kw_only=True):
-    """What a poll has told. `pending` are checks' names."""
+    """The result of a poll. `pending` are the names of unfinished checks."""
 
     iteration: int
     actionable: Literal["failing", "pending", "passing"]
@@ -30,27 +30,29 @@ class CiPolled(CiEvent, frozen=True, kw_only=True):
 
 
 class CiPollFailed(CiEvent, frozen=True, kw_only=True):
-    """Nothing is known of the pull request now; `attempt` counts from 1, five in a row end the watch."""
+    """A poll failed. `attempt` counts from 1; the fifth failure in a row ends the watch."""
 
     attempt: int
     message: str
 
 
 class CiPushDetected(CiEvent, frozen=True, kw_only=True):
-    """The head is another one than was known; handled checks count as new again."""
+    """Somebody else pushed. Checks that were handled before count as new."""
 
     old: str
     new: str
 
 
 class CiCheckTriaged(CiEvent, frozen=True, kw_only=True):
+    """Why a check failed."""
+
     check: str
     verdict: Literal["transient", "flake", "real"]
     cause: str
 
 
 class CiFixStarted(CiEvent, frozen=True, kw_only=True):
-    """An agent works on a check, a thread (its file) or the conflict with the base."""
+    """An agent starts to fix a check, a review thread (`what` is its file) or the conflict with the base."""
 
     what: str
     kind: Literal["check", "thread", "conflict"]
@@ -58,7 +60,7 @@ class CiFixStarted(CiEvent, frozen=True, kw_only=True):
 
 
 class CiFixFinished(CiEvent, frozen=True, kw_only=True):
-    """`files` were changed; `summary` is the agent's own."""
+    """The agent has ended. `files` are those it changed; `summary` is its own."""
 
     what: str
     kind: Literal["check", "thread", "conflict"]
@@ -67,34 +69,58 @@ class CiFixFinished(CiEvent, frozen=True, kw_only=True):
 
 
 class CiPushed(CiEvent, frozen=True, kw_only=True):
+    """A fix was pushed to the pull request's branch."""
+
     branch: str
     commit: str
 
 
 class CiThreadAnswered(CiEvent, frozen=True, kw_only=True):
+    """A review thread was answered, with a commit if `fixed`."""
+
     thread: str
     path: str
     fixed: bool
 
 
 class CiNeedsPerson(CiEvent, frozen=True, kw_only=True):
-    """Left to the person; said once."""
+    """A check or thread is left to the person. Reported once."""
 
     what: str
     reason: str
 
 
 class CiRateLimited(CiEvent, frozen=True, kw_only=True):
-    """GitHub asks for patience; the next poll is `seconds` away."""
+    """GitHub limits requests. The next poll is in `seconds`."""
 
     seconds: float
     message: str
 
 
 class CiWatchEnded(CiEvent, frozen=True, kw_only=True):
-    """The last one, always. `summary` are lines for people; `state_file` is its path."""
+    """Always the last event of a CI watch. `summary` is lines of text; `state_file` is a path."""
 
     exit: Literal["all_green", "pr_merged", "pr_closed", "iterations", "failed", "interrupted"]
     exit_code: int
     summary: tuple[str, ...]
     state_file: str
+
+
+CiStep: TypeAlias = (
+    CiStateLoaded
+    | CiPolled
+    | CiPollFailed
+    | CiPushDetected
+    | CiCheckTriaged
+    | CiFixStarted
+    | CiFixFinished
+    | CiPushed
+    | CiThreadAnswered
+    | CiNeedsPerson
+    | CiRateLimited
+    | CiWatchEnded
+)
+
+
+def is_ci_event(event: Event) -> TypeGuard[CiEvent]:
+    return isinstance(event, CiEvent)

@@ -1,8 +1,9 @@
-"""What a loop does: plan, implement, review."""
+"""Steps of a loop: plan, implement, review."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeAlias, TypeGuard
 
 from cuggino.events.agent import Event
 
@@ -14,11 +15,11 @@ class LoopPhaseEvent(Event, frozen=True, kw_only=True):
 
 
 class LoopTerminalEvent(LoopPhaseEvent, frozen=True, kw_only=True):
-    """The last event of a loop's stream."""
+    """The last event of a loop."""
 
 
 class LoopStart(LoopPhaseEvent, frozen=True, kw_only=True):
-    """The first event of a loop's stream: what the session is about. `resumed`: an agent has worked in it before."""
+    """The first event of a loop: its focus. `resumed` if an agent has already worked in this session."""
 
     focus: str
     backlog_file: str | None
@@ -26,48 +27,52 @@ class LoopStart(LoopPhaseEvent, frozen=True, kw_only=True):
 
 
 class IterationStart(LoopPhaseEvent, frozen=True, kw_only=True):
+    """An iteration starts, or continues in a resumed session."""
+
     max_iterations: int
 
 
 class PlanningStart(LoopPhaseEvent, frozen=True, kw_only=True):
-    pass
+    """The planner starts."""
 
 
 class ImplementingStart(LoopPhaseEvent, frozen=True, kw_only=True):
-    pass
+    """An implementer starts: once for each task."""
 
 
 class ReviewingStart(LoopPhaseEvent, frozen=True, kw_only=True):
-    pass
+    """The reviewer starts."""
 
 
 class SetupCommandOutput(LoopPhaseEvent, frozen=True, kw_only=True):
-    """stdout and stderr in the order they came."""
+    """stdout and stderr of the setup command, interleaved as they came."""
 
     output: str
     exit_code: int
 
 
 class CheckCommandOutput(LoopPhaseEvent, frozen=True, kw_only=True):
-    """stdout and stderr in the order they came."""
+    """stdout and stderr of the check command, interleaved as they came."""
 
     output: str
     exit_code: int
 
 
 class CommitPerformed(LoopPhaseEvent, frozen=True, kw_only=True):
+    """cuggino committed an implementer's work."""
+
     commit_hash: str
     message: str
 
 
 class CommitFailed(LoopPhaseEvent, frozen=True, kw_only=True):
-    """The loop goes on; `message` is git's own."""
+    """git refused the commit; `message` is its own. The loop continues."""
 
     message: str
 
 
 class AgentRetry(LoopPhaseEvent, frozen=True, kw_only=True):
-    """The agent is started again after `delay` seconds. `attempt` counts from 1."""
+    """The agent starts again after `delay` seconds. `attempt` counts from 1."""
 
     attempt: int
     reason: str
@@ -75,36 +80,66 @@ class AgentRetry(LoopPhaseEvent, frozen=True, kw_only=True):
 
 
 class AgentWaiting(LoopPhaseEvent, frozen=True, kw_only=True):
-    """Nothing is started before `until`."""
+    """No agent starts before `until`."""
 
     until: datetime
     reason: str
 
 
 class LoopApproved(LoopTerminalEvent, frozen=True, kw_only=True):
-    pass
+    """The reviewer approved the work."""
 
 
 class LoopSpecIssue(LoopTerminalEvent, frozen=True, kw_only=True):
-    """`filename` is the name of the file in `.cuggino/spec-issues/`."""
+    """An agent reported a spec issue. `filename` is the name of its file in `.cuggino/spec-issues/`."""
 
     content: str
     filename: str
 
 
 class LoopMaxIterations(LoopTerminalEvent, frozen=True, kw_only=True):
+    """The loop used up its iterations without an approval."""
+
     max_iterations: int
 
 
 class LoopLimitReached(LoopTerminalEvent, frozen=True, kw_only=True):
-    """`limit` is the key in `limits` (`maxCostUsd`, `maxRuntime`), `value` what was reached."""
+    """The loop reached a limit: `limit` is its key in `limits` (`maxCostUsd`, `maxRuntime`), `value` what was used."""
 
     limit: str
     value: float
 
 
 class LoopFailed(LoopTerminalEvent, frozen=True, kw_only=True):
-    """Also raised, as LoopError, by who runs the loop."""
+    """The loop failed. Also raised, as LoopError, by the function that runs the loop."""
 
     phase: str
     message: str
+
+
+LoopStep: TypeAlias = (
+    LoopStart
+    | IterationStart
+    | PlanningStart
+    | ImplementingStart
+    | ReviewingStart
+    | SetupCommandOutput
+    | CheckCommandOutput
+    | CommitPerformed
+    | CommitFailed
+    | AgentRetry
+    | AgentWaiting
+    | LoopApproved
+    | LoopSpecIssue
+    | LoopMaxIterations
+    | LoopLimitReached
+    | LoopFailed
+)
+
+
+def is_loop_phase_event(event: Event) -> TypeGuard[LoopPhaseEvent]:
+    return isinstance(event, LoopPhaseEvent)
+
+
+def is_loop_terminal_event(event: Event) -> TypeGuard[LoopTerminalEvent]:
+    return isinstance(event, LoopTerminalEvent)

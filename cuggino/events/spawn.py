@@ -1,10 +1,10 @@
-"""What happens to a task in a sandbox of its own."""
+"""Steps of a spawn: one task in a sandbox of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -40,7 +40,7 @@ class ManifestReady(SpawnEvent, frozen=True, kw_only=True):
 
 
 class SandboxCreated(SpawnEvent, frozen=True, kw_only=True):
-    """`branch` is None where the sandbox is detached."""
+    """The sandbox is ready. `branch` is null if it is detached; `base` is the commit it starts from."""
 
     id: str
     path: str
@@ -49,45 +49,47 @@ class SandboxCreated(SpawnEvent, frozen=True, kw_only=True):
 
 
 class LLMStarted(SpawnEvent, frozen=True, kw_only=True):
-    """The agent starts on the task; `attempt` counts from 1."""
+    """The agent starts on the task. `attempt` counts from 1."""
 
     agent: str
     attempt: int
 
 
 class ProgressUpdate(SpawnEvent, frozen=True, kw_only=True):
-    """At most every 5 s."""
+    """The agent's progress, at most every 5 seconds."""
 
     state: ProgressState
 
 
 class PermissionError(SpawnEvent, frozen=True, kw_only=True):  # noqa: A001 - the specification's name
-    """The agent's own permissions denied something. `fix` is the change that would allow it; None: there is none."""
+    """The agent's permissions denied an action. `fix` is the change that would allow it; null if nothing does."""
 
     error: str
     fix: str | None
 
 
 class RecoveryAttempt(SpawnEvent, frozen=True, kw_only=True):
-    """The agent goes on with more permissions. `max` is None where there is no limit."""
+    """The agent continues with more permissions. `max` is null if unlimited."""
 
     attempt: int
     max: int | None
 
 
 class LLMCompleted(SpawnEvent, frozen=True, kw_only=True):
+    """The agent has ended."""
+
     status: SpawnStatus
 
 
 class ConflictsFound(SpawnEvent, frozen=True, kw_only=True):
-    """The base has changed in the same places. `small` ones are resolved without an agent."""
+    """The base changed in the same places. `small` conflicts are resolved without an agent."""
 
     paths: tuple[str, ...]
     small: bool
 
 
 class PRCreated(SpawnEvent, frozen=True, kw_only=True):
-    """`found`: it was there already."""
+    """The pull request is open. `found` if it existed before."""
 
     url: str
     number: int
@@ -95,8 +97,26 @@ class PRCreated(SpawnEvent, frozen=True, kw_only=True):
 
 
 class SpawnCompleted(SpawnEvent, frozen=True, kw_only=True):
-    """The last one, always. `report` is the path of the report."""
+    """Always the last event of a spawn. `report` is the path of its report."""
 
     status: SpawnStatus
     exit_code: int
     report: str
+
+
+SpawnStep: TypeAlias = (
+    ManifestReady
+    | SandboxCreated
+    | LLMStarted
+    | ProgressUpdate
+    | PermissionError
+    | RecoveryAttempt
+    | LLMCompleted
+    | ConflictsFound
+    | PRCreated
+    | SpawnCompleted
+)
+
+
+def is_spawn_event(event: Event) -> TypeGuard[SpawnEvent]:
+    return isinstance(event, SpawnEvent)

@@ -1,50 +1,52 @@
-"""What the loop over the backlog does."""
+"""Steps of a watch over a backlog."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias, TypeGuard
 
 from cuggino.events.agent import Event
 
 
 class WatchLoopEvent(Event, frozen=True, kw_only=True):
-    """What the loop over the backlog does."""
+    """A step of a watch over a backlog."""
 
 
 class WatchSpecIssueWaiting(WatchLoopEvent, frozen=True, kw_only=True):
-    """Spec issues exist: a person must clear them."""
+    """There are spec issues: a person must close them."""
 
 
 class WatchBacklogWaiting(WatchLoopEvent, frozen=True, kw_only=True):
-    """No spec issue, and nothing is ready."""
+    """No item is ready, and no spec issue is open."""
 
 
 class WatchIdle(WatchLoopEvent, frozen=True, kw_only=True):
-    """Idle for so many seconds. `blocked` items exist but cannot be taken; None: unknown."""
+    """Idle for `wait_seconds`. `blocked` is how many items exist but cannot start; null if unknown."""
 
     wait_seconds: int
     blocked: int | None
 
 
 class WatchProcessingItem(WatchLoopEvent, frozen=True, kw_only=True):
+    """The watch starts on an item."""
+
     filename: str
 
 
 class WatchItemCompleted(WatchLoopEvent, frozen=True, kw_only=True):
-    """It was finished and left the backlog."""
+    """An item was finished and left the backlog."""
 
     filename: str
 
 
 class WatchItemNotRemoved(WatchLoopEvent, frozen=True, kw_only=True):
-    """The loop ended and no file was removed."""
+    """An item's loop ended without removing its file."""
 
     filename: str
     reason: Literal["changed", "spec-issue", "gone"]
 
 
 class WatchItemFailed(WatchLoopEvent, frozen=True, kw_only=True):
-    """The loop failed on it. `retry_in` seconds later it is tried again; None: it is not."""
+    """An item's loop failed. The watch tries it again after `retry_in` seconds, or not at all if null."""
 
     filename: str
     message: str
@@ -53,26 +55,26 @@ class WatchItemFailed(WatchLoopEvent, frozen=True, kw_only=True):
 
 
 class WatchItemBlocked(WatchLoopEvent, frozen=True, kw_only=True):
-    """Set aside until its content changes or the watch starts anew."""
+    """An item is set aside until its content changes or the watch restarts."""
 
     filename: str
     reason: str
 
 
 class WatchAuditStarted(WatchLoopEvent, frozen=True, kw_only=True):
-    pass
+    """An audit starts."""
 
 
 class WatchAuditEnded(WatchLoopEvent, frozen=True, kw_only=True):
-    """By itself."""
+    """The audit finished by itself."""
 
 
 class WatchAuditInterrupted(WatchLoopEvent, frozen=True, kw_only=True):
-    """Work arrived, or a stop; nothing of it is alive."""
+    """New work or a stop ended the audit; none of its processes is left."""
 
 
 class WatchAuditFailed(WatchLoopEvent, frozen=True, kw_only=True):
-    """The watch goes on."""
+    """The audit failed. The watch continues."""
 
     message: str
 
@@ -85,36 +87,69 @@ class WatchTbdItemFound(WatchLoopEvent, frozen=True, kw_only=True):
 
 
 class WatchValidationStarted(WatchLoopEvent, frozen=True, kw_only=True):
+    """The validation command starts, after `completed` items."""
+
     completed: int
 
 
 class WatchValidationPassed(WatchLoopEvent, frozen=True, kw_only=True):
+    """The validation command succeeded."""
+
     completed: int
 
 
 class WatchValidationFailed(WatchLoopEvent, frozen=True, kw_only=True):
+    """The validation command failed. The watch ends."""
+
     completed: int
     output: str
     exit_code: int
 
 
 class WatchPollFailed(WatchLoopEvent, frozen=True, kw_only=True):
-    """The folders could not be read; `attempt` counts from 1, three in a row end the watch."""
+    """The directories could not be read. `attempt` counts from 1; the third failure in a row ends the watch."""
 
     attempt: int
     message: str
 
 
 class WatchStopping(WatchLoopEvent, frozen=True, kw_only=True):
-    """A stop was asked for. `active` is how many items are being worked on."""
+    """The watch was asked to stop. `active` is how many items are in progress."""
 
     stage: Literal["drain", "interrupt", "kill"]
     active: int
 
 
 class WatchEnded(WatchLoopEvent, frozen=True, kw_only=True):
-    """The last one, always."""
+    """Always the last event of a watch."""
 
     reason: Literal["idle", "interrupted", "validation-failed", "poll-failed", "setup-failed"]
     completed: int
     exit_code: int
+
+
+WatchStep: TypeAlias = (
+    WatchSpecIssueWaiting
+    | WatchBacklogWaiting
+    | WatchIdle
+    | WatchProcessingItem
+    | WatchItemCompleted
+    | WatchItemNotRemoved
+    | WatchItemFailed
+    | WatchItemBlocked
+    | WatchAuditStarted
+    | WatchAuditEnded
+    | WatchAuditInterrupted
+    | WatchAuditFailed
+    | WatchTbdItemFound
+    | WatchValidationStarted
+    | WatchValidationPassed
+    | WatchValidationFailed
+    | WatchPollFailed
+    | WatchStopping
+    | WatchEnded
+)
+
+
+def is_watch_loop_event(event: Event) -> TypeGuard[WatchLoopEvent]:
+    return isinstance(event, WatchLoopEvent)

@@ -29,7 +29,7 @@ async def list_sessions(project: Project, *, as_json: bool) -> int:
     with open_display(as_json=as_json, live=False) as display:
         for problem in history.unreadable:
             await display.warn(problem)
-        await display.say(lambda page: render_sessions(sessions, page))
+        await display.print(lambda page: render_sessions(sessions, page))
         await display.show((), msgspec.json.Encoder().encode_lines(sessions))
     return 0
 
@@ -47,7 +47,7 @@ async def replay(project: Project, prefix: str | None, *, follow: bool, as_json:
                 for path in paths[:-1]:
                     await _show(path, session, display)
                 await _show(paths[-1], session, display, growing_in=project if follow else None)
-                await display.rest()
+                await display.finish()
     return 0 if shutdown.signal is None else 128 + shutdown.signal
 
 

@@ -12,7 +12,7 @@ import msgspec
 from cuggino import events, records
 from cuggino.history.logs import LogRecord, read
 from cuggino.output.render import limit_value
-from cuggino.output.summary import Tally
+from cuggino.output.summary import RunTally
 
 Outcome: TypeAlias = Literal[
     "approved", "spec-issue", "max-iterations", "limit", "failed", "interrupted", "ended", "running"
@@ -100,7 +100,7 @@ class _Session:
         self._seconds = 0.0
         self._iterations = 0
         self._logs: list[str] = []
-        self._tally = Tally()
+        self._tally = RunTally()
 
     def add(self, line: LogRecord, log: str) -> None:
         if self._logs[-1:] != [log]:

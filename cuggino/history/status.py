@@ -25,7 +25,7 @@ from cuggino.inbox.folder import InboxEntry, entries
 from cuggino.lock import Owner, read_owner
 from cuggino.loop.course import Step
 from cuggino.loop.session import SessionState, state_files
-from cuggino.output.summary import Tally
+from cuggino.output.summary import RunTally
 from cuggino.project import Project
 from cuggino.sandbox.records import load_all as all_sandboxes
 from cuggino.watch.ledger import LedgerState
@@ -137,7 +137,7 @@ def _work(owner: Owner, log: Path | None, states: list[SessionState], problems: 
     """Combine the log of the living command with its sessions' states, which are more exact between two events."""
     begin = CurrentWork(phase="starting", since=owner.since.isoformat(), log=None if log is None else log.stem)
     following = SessionFollower(begin)
-    tally = Tally()
+    tally = RunTally()
     if log is not None:
         try:
             for line in read(log):

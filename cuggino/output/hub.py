@@ -1,17 +1,17 @@
-"""The one receiver of events: what every service sends ends here, is logged, and is shown.
+"""The event hub: logs and shows the events that every service sends.
 
     with trio.CancelScope() as interrupted:                   # what a signal cancels
         async with open_hub(log=path, display=display) as hub:
             await run_loop(..., send=hub.sender(session))
-    await display.say(partial(render_summary, tally.summary(...)))   # the hub has ended
+    await display.print(partial(render_summary, tally.summary(...)))   # the hub has ended
 
-The hub's own task is shielded from a cancellation that comes from outside: it goes on while the block's
-body cleans up, receives what the body still sends, and ends when the block ends. So the block may stand
-inside the scope that a signal cancels, and should: then a signal also ends the wait for a slow reader.
+The hub's own task is shielded from outer cancellation: while the block's body cleans up, the hub still receives what
+the body sends, and it ends when the block ends. So put the block inside the scope that a signal cancels: the signal
+then also ends the wait for a slow reader.
 
-One hop: a producer puts a stamped line into one bounded channel. The hub takes all that is there,
-encodes it at once and writes it once. A display that falls behind holds the producers, never the thread:
-memory stays flat, and timers and signals go on. The log is written before anything is shown.
+One hop: a producer puts a stamped line into one bounded channel. The hub takes everything in it, encodes it at once
+and writes it once. A slow display holds the producers, never the thread: memory stays flat, timers and signals keep
+working. The log is written before anything is shown.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 import trio
+from trio_util import AsyncValue
 
 from cuggino.clock import timestamp
 from cuggino.errors import CugginoError
@@ -34,58 +35,60 @@ from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
 
 CAPACITY = 64
-"""Lines that producers may be ahead of the hub."""
+"""Maximum number of lines that producers can be ahead of the hub."""
 
 FLUSH = 2.0
-"""Seconds that a display has, at the end, to take what is left; only a patient one has longer."""
+"""Seconds that a display has at the end to show the rest, unless it waits for its reader."""
 
 
 class Display(Protocol):
-    """Where events are shown. One task at a time uses it: the hub's, then its owner's; but any may `warn`.
+    """Shows events. Used by one task at a time: the hub's, then its owner's; any task may call `warn`.
 
-    `show`, `tick`, `rest` and `say` may raise a CugginoError (OutputClosed, say): nothing is shown after that.
+    `show`, `tick`, `finish` and `print` may raise a CugginoError such as OutputClosed; nothing is shown after that.
     """
 
     @property
-    def patient(self) -> bool:
-        """At the end, wait until the reader has taken everything, unless cancelled: a pipe, not a terminal."""
+    def waits_for_reader(self) -> bool:
+        """Whether the hub waits at the end until the reader has everything: for a pipe, not for a terminal."""
 
     @property
     def due(self) -> float:
-        """When `tick` wants to be called, as Trio's time; infinity: not before the next event."""
+        """When to call `tick`, in Trio's time; infinity: not before the next event."""
 
     async def show(self, lines: Sequence[LogLine], encoded: bytes, /) -> None:
-        """`encoded` is the same lines as the log has them, PingEvents left out. Must not block the thread."""
+        """Show `lines`. `encoded` is the same lines as logged, without PingEvents. Must not block the thread."""
 
     async def tick(self) -> None:
-        """Time has passed and nothing came."""
+        """Update what changes with time."""
 
-    async def rest(self) -> None:
-        """Everything was shown: nothing may stay on the screen that was not meant to."""
+    async def finish(self) -> None:
+        """Remove everything temporary from the screen: all events were shown."""
 
-    async def say(self, text: Callable[[Page], Sequence[str]], /) -> None:
-        """Lines for people, after the hub has ended: a summary. Where programs read, nothing."""
+    async def print(self, text: Callable[[Page], Sequence[str]], /) -> None:
+        """Print lines for people, such as a summary, after the hub has ended. For programs, print nothing."""
 
     async def warn(self, text: str) -> None:
-        """A line on stderr. Does its best; never raises, never waits long."""
+        """Print a line on stderr, if possible within 2 seconds. Never raises."""
 
     async def closed(self) -> None:
-        """Returns when nobody can read the output any more; where only a write can tell, never."""
+        """Return when nobody can read the output any more; never return if only a write can detect that."""
 
 
 @asynccontextmanager
-async def open_hub(*, log: Path | None, display: Display, now: Callable[[], float] = time.time) -> AsyncIterator[Hub]:
-    """A hub for the time of the block.
+async def open_hub(
+    *, log: Path | None, display: Display, now: Callable[[], float] = time.time
+) -> AsyncIterator[EventHub]:
+    """Run a hub for the length of the block.
 
-    After the block everything that was sent is in `log` (None: no log), and was shown, if the display took
-    it: one that is patient is waited for, another has FLUSH seconds; so has a patient one once the surrounding scope is
-    cancelled. A log that cannot be written is told once on stderr, and the run goes on.
+    After the block, everything that was sent is in `log` (None: no log). It was also shown, if the display could take
+    it in time: without limit if the display waits for its reader and the surrounding scope is not cancelled, else in
+    FLUSH seconds. If the log cannot be written, the hub warns once on stderr and continues.
 
-    When nobody can read the output any more, the body is cancelled, what it still sends is logged,
-    and OutputClosed comes out of the block; likewise any other CugginoError of the display. As with every
-    nursery, errors come in an exception group. `now` gives seconds since the epoch.
+    When nobody can read the output any more, the body is cancelled, what it still sends is logged, and the block raises
+    OutputClosed; likewise for any other CugginoError of the display. As with every nursery, errors come in an exception
+    group. `now` returns seconds since the epoch.
     """
-    hub = Hub(LogFile(log) if log is not None else None, display, now)
+    hub = EventHub(LogFile(log) if log is not None else None, display, now)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hub._run)
         nursery.start_soon(hub._notice_closed_output)
@@ -95,15 +98,15 @@ async def open_hub(*, log: Path | None, display: Display, now: Callable[[], floa
         finally:
             hub._send.close()
             try:
-                if display.patient:
+                if display.waits_for_reader:
                     await hub._ended.wait()
             finally:
                 hub._pace.deadline = trio.current_time() + FLUSH
-                nursery.cancel_scope.cancel()  # all but _run, which is shielded and now bounded
+                nursery.cancel_scope.cancel()  # all except _run, which is shielded and now bounded
 
 
-class Hub:
-    """Made by open_hub."""
+class EventHub:
+    """Created by open_hub."""
 
     def __init__(self, log: LogFile | None, display: Display, now: Callable[[], float]) -> None:
         self._send, self._receive = trio.open_memory_channel[LogLine](CAPACITY)
@@ -117,18 +120,17 @@ class Hub:
         self._pace = trio.CancelScope(shield=True)
         self._ended = trio.Event()
         self._sent = 0
-        self._passed_on = 0
-        self._more_passed_on = trio.Event()
+        self._handled = AsyncValue(0)
 
     def log_session(self, session: str, path: Path) -> None:
         """Append the lines of this session, from now on, to a file of its own, too."""
         self._session_logs[session] = LogFile(path)
 
     def sender(self, session: str | None) -> Send:
-        """A `Send` for one session; each event is stamped with the time of the call.
+        """Return a `Send` for one session; each event is stamped with the time of the call.
 
-        A checkpoint only when the hub is behind. While there is room it also works in a cancelled scope, so
-        that a service's last words are not lost. Good until the end of the hub's block.
+        A checkpoint only when the hub is behind. While the channel has room, sending also works in a cancelled scope,
+        so that a service's last events are not lost. Valid until the end of the hub's block.
         """
         send_nowait, send, now = self._send.send_nowait, self._send.send, self._now
 
@@ -143,19 +145,18 @@ class Hub:
         return send_event
 
     async def shown(self) -> None:
-        """Until all that was sent so far is logged, and shown if the display takes it."""
+        """Wait until everything sent so far is logged, and shown if the display can."""
         sent = self._sent
-        while self._passed_on < sent:
-            await self._more_passed_on.wait()
+        await self._handled.wait_value(lambda handled: handled >= sent)
 
     async def _run(self) -> None:
-        """Until the channel is closed and empty, or the time is up; raises what made the display fail."""
+        """Handle events until the channel is closed and empty or the time is up; raise the display's error, if any."""
         try:
             with self._receive:
                 with self._pace:
-                    await self._pass_on()
-                waiting = self._waiting()
-                await self._write_logs(waiting, encode(waiting))  # time is up: what is left is logged at least
+                    await self._handle_batches()
+                waiting = self._take_waiting()
+                await self._write_logs(waiting, encode(waiting))  # out of time: log the rest at least
         finally:
             self._ended.set()
             for log in (self._log, *self._session_logs.values()):
@@ -164,7 +165,7 @@ class Hub:
         if self._display_error is not None:
             raise self._display_error
 
-    async def _pass_on(self) -> None:
+    async def _handle_batches(self) -> None:
         while True:
             batch: list[LogLine] = []
             with trio.move_on_at(self._display.due if self._display_error is None else math.inf):
@@ -175,16 +176,14 @@ class Hub:
             if not batch:
                 await self._show(self._display.tick)
                 continue
-            batch += self._waiting()
+            batch += self._take_waiting()
             encoded = encode(batch)
             await self._write_logs(batch, encoded)
             await self._show(partial(self._display.show, batch, encoded))
-            self._passed_on += len(batch)
-            self._more_passed_on.set()
-            self._more_passed_on = trio.Event()
-        await self._show(self._display.rest)
+            self._handled.value += len(batch)
+        await self._show(self._display.finish)
 
-    def _waiting(self) -> list[LogLine]:
+    def _take_waiting(self) -> list[LogLine]:
         lines: list[LogLine] = []
         try:
             while True:
@@ -203,7 +202,7 @@ class Hub:
         error = log.append(encoded)
         if error is not None and not self._log_failed:
             self._log_failed = True
-            await self._display.warn(f"The log cannot be written, the run goes on without it: {error}")
+            await self._display.warn(f"Cannot write the log; continuing without it: {error}")
 
     async def _show(self, action: Callable[[], Awaitable[None]]) -> None:
         if self._display_error is None:

@@ -1,7 +1,6 @@
-"""Events as lines of JSON: what the log holds and what `--json` prints, the very same bytes.
+"""Events as lines of JSON: the log and `--json` get the same bytes.
 
-A log is appended by one process. It is worth less than the run that it tells of: a full disk or a
-missing folder is reported by `LogFile.append`, and never ends anything.
+One process appends to a log. A full disk or a missing directory never ends a run: `LogFile.append` returns the error.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from cuggino.events import LogLine, PingEvent, SystemMessage, encoder
 
 
 def encode(lines: Sequence[LogLine]) -> bytes:
-    """One line of JSON each, PingEvents left out. Never fails, whatever an event holds."""
+    """Encode each line as JSON, without PingEvents. Never fails, whatever an event contains."""
     kept = [line for line in lines if type(line.event) is not PingEvent]
     try:
         return encoder.encode_lines(kept)
@@ -27,28 +26,28 @@ def encode(lines: Sequence[LogLine]) -> bytes:
 
 
 def _encodable(line: LogLine) -> LogLine:
-    """The same line with lone surrogates spelled out, or one that says which event could not be written."""
+    """Return `line` with lone surrogates escaped, or a line that names the event that could not be encoded."""
     try:
-        return msgspec.convert(_spelled_out(msgspec.to_builtins(line)), LogLine)
+        return msgspec.convert(_escaped(msgspec.to_builtins(line)), LogLine)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         text = f"{type(line.event).__name__} could not be written as JSON: {error}"
-        return msgspec.structs.replace(line, event=SystemMessage(text=_spelled_out(text)))
+        return msgspec.structs.replace(line, event=SystemMessage(text=_escaped(text)))
 
 
-def _spelled_out(value: Any) -> Any:
+def _escaped(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
         case list():
-            return [_spelled_out(item) for item in value]
+            return [_escaped(item) for item in value]
         case dict():
-            return {_spelled_out(key): _spelled_out(item) for key, item in value.items()}
+            return {_escaped(key): _escaped(item) for key, item in value.items()}
         case _:
             return value
 
 
 class LogFile:
-    """One append-only file of whole lines, 0600, made when the first line comes."""
+    """An append-only file of whole lines with mode 0600, created with the first line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +55,7 @@ class LogFile:
         self._size = 0
 
     def append(self, data: bytes) -> OSError | None:
-        """One write. Gives back what went wrong; then none of `data` is in the file, and the next try may do."""
+        """Append `data` in one write, or return the error: then the file is unchanged and a later call may succeed."""
         try:
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -66,7 +65,7 @@ class LogFile:
                 while written < len(data):
                     written += os.write(self._fd, data[written:] if written else data)
             except OSError:
-                # A torn line in the middle of a log would spoil the line after it as well.
+                # A partial line would also corrupt the line after it.
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._fd, self._size)
                 raise

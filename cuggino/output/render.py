@@ -1,8 +1,7 @@
-"""From an event to lines for people: pure, and the same live and from a log.
+"""Render events as lines for people: pure, and the same live and from a log.
 
-Each kind of event has one function, entered in a table by `@shows`; a kind that has none is not shown.
-The lines carry no line feed, hold nothing that a terminal would obey but our own colours, and each
-begins and ends with the default colour.
+`@renders` enters one function for each kind of event in a table; a kind without one is not shown. The lines contain no
+line feeds and no control characters except colours, and each starts and ends in the default colour.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ _table: dict[type[events.Event], Callable[[Any, Page], list[str]]] = {}
 
 
 def render(event: events.Event, *, width: int, colour: bool, at: str | None = None) -> list[str]:
-    """The lines that show `event` to people; none for a kind that is not shown."""
+    """Return the lines that show `event` to people; none for a kind that is not shown."""
     function = _table.get(type(event))
     return [] if function is None else function(event, Page(width, colour, at))
 
 
-def shows(*kinds: type[Kind]) -> Callable[[Callable[[Kind, Page], list[str]]], Callable[[Kind, Page], list[str]]]:
-    """Enter a function in the table for these kinds of events."""
+def renders(*kinds: type[Kind]) -> Callable[[Callable[[Kind, Page], list[str]]], Callable[[Kind, Page], list[str]]]:
+    """Enter the decorated function in the table for these kinds of events."""
 
     def enter(function: Callable[[Kind, Page], list[str]]) -> Callable[[Kind, Page], list[str]]:
         _table.update(dict.fromkeys(kinds, function))
@@ -53,17 +52,17 @@ def shows(*kinds: type[Kind]) -> Callable[[Callable[[Kind, Page], list[str]]], C
 # ---- what agents do ---------------------------------------------------------------------------
 
 
-@shows(events.SystemMessage)
+@renders(events.SystemMessage)
 def _system(event: events.SystemMessage, page: Page) -> list[str]:
     return page.text(DIM, f"[System] {event.text}")
 
 
-@shows(events.AgentMessage)
+@renders(events.AgentMessage)
 def _message(event: events.AgentMessage, _page: Page) -> list[str]:
     return visible(event.text).split("\n")
 
 
-_TELLING = {
+_MAIN_INPUT = {
     "Bash": "command",
     "Read": "file_path",
     "Write": "file_path",
@@ -75,24 +74,24 @@ _TELLING = {
 }
 
 
-@shows(events.ToolCall)
+@renders(events.ToolCall)
 def _tool_call(event: events.ToolCall, page: Page) -> list[str]:
-    what = _what_matters(event)
-    return page.cut(DIM_CYAN, [f"▶ {event.name}: {what}" if what else f"▶ {event.name}"])
+    value = _main_input(event)
+    return page.cut(DIM_CYAN, [f"▶ {event.name}: {value}" if value else f"▶ {event.name}"])
 
 
-def _what_matters(call: events.ToolCall) -> str:
+def _main_input(call: events.ToolCall) -> str:
     if isinstance(call.input, str):
         return call.input.strip()
     if not isinstance(call.input, dict):
         return ""
-    telling = call.input.get(_TELLING.get(call.name))
-    if isinstance(telling, str):
-        return telling.strip()
+    value = call.input.get(_MAIN_INPUT.get(call.name))
+    if isinstance(value, str):
+        return value.strip()
     return next((value.strip() for value in call.input.values() if isinstance(value, str)), "")
 
 
-@shows(events.ToolResult)
+@renders(events.ToolResult)
 def _tool_result(event: events.ToolResult, page: Page) -> list[str]:
     lines, total = first_lines(event.output, SHOWN_LINES)
     rows = [f"{number:>4}  {shorten(line, page.width - 6)}" for number, line in enumerate(lines, 1)]
@@ -101,17 +100,17 @@ def _tool_result(event: events.ToolResult, page: Page) -> list[str]:
     return page.paint(RED if event.is_error else DIM, rows or ["(no output)"])
 
 
-@shows(events.UsageReport)
+@renders(events.UsageReport)
 def _usage(event: events.UsageReport, page: Page) -> list[str]:
     cost = "" if event.cost_usd is None else f", ${event.cost_usd:,.2f}"
     return page.text(DIM, f"[Usage] {tokens(event)}{cost}")
 
 
 def tokens(report: events.UsageReport) -> str:
-    """`52,345 in (40,000 cached), 678 out`: all that went in, and how much of it a cache held."""
-    went_in = report.input_tokens + report.cache_read_tokens + report.cache_creation_tokens
+    """Format as `52,345 in (40,000 cached), 678 out`: all input tokens, and how many of them were cached."""
+    total_input = report.input_tokens + report.cache_read_tokens + report.cache_creation_tokens
     cached = f" ({report.cache_read_tokens:,} cached)" if report.cache_read_tokens else ""
-    return f"{went_in:,} in{cached}, {report.output_tokens:,} out"
+    return f"{total_input:,} in{cached}, {report.output_tokens:,} out"
 
 
 # ---- markers ----------------------------------------------------------------------------------
@@ -128,7 +127,7 @@ _MARKERS: dict[type[events.LlmMarkerEvent], tuple[str, str]] = {
 }
 
 
-@shows(*_MARKERS)
+@renders(*_MARKERS)
 def _marker(event: events.LlmMarkerEvent, page: Page) -> list[str]:
     name, style = _MARKERS[type(event)]
     return ["", *page.text(style, f"{name} {event.content}".rstrip()), ""]
@@ -137,13 +136,13 @@ def _marker(event: events.LlmMarkerEvent, page: Page) -> list[str]:
 # ---- the loop ---------------------------------------------------------------------------------
 
 
-@shows(events.LoopStart)
+@renders(events.LoopStart)
 def _start(event: events.LoopStart, page: Page) -> list[str]:
     focus = event.focus.strip().partition("\n")[0]
-    return page.cut(DIM, [f"[Loop] {'Going on with focus' if event.resumed else 'Focus'}: {focus}"])
+    return page.cut(DIM, [f"[Loop] {'Resumed with focus' if event.resumed else 'Focus'}: {focus}"])
 
 
-@shows(events.IterationStart)
+@renders(events.IterationStart)
 def _iteration(event: events.IterationStart, page: Page) -> list[str]:
     return page.text(BOLD, f"[Loop] === Iteration {event.iteration}/{event.max_iterations} ===")
 
@@ -155,39 +154,39 @@ _PHASES: dict[type[events.LoopPhaseEvent], str] = {
 }
 
 
-@shows(*_PHASES)
+@renders(*_PHASES)
 def _phase(event: events.LoopPhaseEvent, page: Page) -> list[str]:
     return page.text(DIM, _PHASES[type(event)])
 
 
-@shows(events.SetupCommandOutput)
+@renders(events.SetupCommandOutput)
 def _setup(event: events.SetupCommandOutput, page: Page) -> list[str]:
     return page.command(DIM, f"[Setup] exit {event.exit_code}", event.output)
 
 
-@shows(events.CheckCommandOutput)
+@renders(events.CheckCommandOutput)
 def _check(event: events.CheckCommandOutput, page: Page) -> list[str]:
     return page.command(DIM, f"[Check] exit {event.exit_code}", event.output)
 
 
-@shows(events.CommitPerformed)
+@renders(events.CommitPerformed)
 def _commit(event: events.CommitPerformed, page: Page) -> list[str]:
     first_line = event.message.strip().partition("\n")[0]
     return page.text(BOLD_MAGENTA, f"[Commit] {event.commit_hash[:7]}: {first_line}")
 
 
-@shows(events.CommitFailed)
+@renders(events.CommitFailed)
 def _commit_failed(event: events.CommitFailed, page: Page) -> list[str]:
     return page.text(BOLD_RED, f"[Commit] Failed: {event.message.strip()}")
 
 
-@shows(events.AgentRetry)
+@renders(events.AgentRetry)
 def _retry(event: events.AgentRetry, page: Page) -> list[str]:
     what = f"Retry {event.attempt} in {duration(event.delay)}" if event.delay else f"Asked again ({event.attempt})"
     return page.text(BOLD_YELLOW, f"[Agent] {what}: {event.reason}")
 
 
-@shows(events.AgentWaiting)
+@renders(events.AgentWaiting)
 def _waiting(event: events.AgentWaiting, page: Page) -> list[str]:
     until = event.until.astimezone()
     clock = f"{until:%H:%M}"
@@ -199,48 +198,40 @@ def _waiting(event: events.AgentWaiting, page: Page) -> list[str]:
     return page.text(BOLD_YELLOW, f"[Agent] Waiting until {clock}: {event.reason}")
 
 
-@shows(events.LoopApproved)
+@renders(events.LoopApproved)
 def _approved(event: events.LoopApproved, page: Page) -> list[str]:
     return page.text(BOLD_GREEN, f"[Loop] Approved in iteration {event.iteration}")
 
 
-@shows(events.LoopSpecIssue)
+@renders(events.LoopSpecIssue)
 def _spec_issue(event: events.LoopSpecIssue, page: Page) -> list[str]:
     saved = f"Saved to: .cuggino/spec-issues/{event.filename}"
     return page.text(BOLD_RED, f"[Loop] Spec issue: {event.content}\n{saved}")
 
 
-@shows(events.LoopMaxIterations)
+@renders(events.LoopMaxIterations)
 def _max_iterations(event: events.LoopMaxIterations, page: Page) -> list[str]:
     return page.text(BOLD_YELLOW, f"[Loop] Max iterations reached ({event.max_iterations})")
 
 
-@shows(events.LoopLimitReached)
+@renders(events.LoopLimitReached)
 def _limit(event: events.LoopLimitReached, page: Page) -> list[str]:
     return page.text(BOLD_YELLOW, f"[Loop] Limit reached: {limit_value(event)}")
 
 
 def limit_value(event: events.LoopLimitReached) -> str:
-    """`maxCostUsd ($5.02)`, `maxRuntime (2h)`."""
+    """Format as `maxCostUsd ($5.02)` or `maxRuntime (2h)`."""
     shown = {"maxCostUsd": f"${event.value:,.2f}", "maxRuntime": duration(event.value)}
     return f"{event.limit} ({shown.get(event.limit, f'{event.value:g}')})"
 
 
-@shows(events.LoopFailed)
+@renders(events.LoopFailed)
 def _failed(event: events.LoopFailed, page: Page) -> list[str]:
     return page.text(BOLD_RED, f"[Loop] Failed in {event.phase}: {event.message}")
 
 
-# ---- the watch --------------------------------------------------------------------------------
+# ---- watches and spawns -----------------------------------------------------------------------
 
-shows(*events.WatchLoopEvent.__subclasses__())(watch_lines)
-
-
-# ---- sandboxes --------------------------------------------------------------------------------
-
-shows(*events.SpawnEvent.__subclasses__())(spawn_lines)
-
-
-# ---- pull requests ----------------------------------------------------------------------------
-
-shows(*events.CiEvent.__subclasses__())(ci_lines)
+renders(*events.WatchLoopEvent.__subclasses__())(watch_lines)
+renders(*events.SpawnEvent.__subclasses__())(spawn_lines)
+renders(*events.CiEvent.__subclasses__())(ci_lines)

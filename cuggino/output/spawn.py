@@ -1,4 +1,4 @@
-"""From a spawn's events to lines for people: where its agent works, what it was denied, where its work went."""
+"""Render the events of a spawn."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _SOURCES = {"file": "the given file", "evaluation": "the evaluation", "default":
 
 
 def spawn_lines(event: events.SpawnEvent, page: Page) -> list[str]:
-    """The lines that show `event`, none for a kind that is not known."""
+    """Return the lines that show `event`, none for an unknown kind."""
     match event:
         case events.PermissionError():
-            fix = f"; allowed by: {event.fix}" if event.fix is not None else "; nothing allows it"
+            fix = f"; to allow it: {event.fix}" if event.fix is not None else "; it cannot be allowed"
             return page.text(BOLD_YELLOW, f"[Spawn] Denied: {event.error}{fix}")
         case events.RecoveryAttempt():
             of = "" if event.max is None else f" of {event.max}"
-            return page.text(BOLD_YELLOW, f"[Spawn] Going on with more permissions, round {event.attempt}{of}")
+            return page.text(BOLD_YELLOW, f"[Spawn] Continuing with more permissions, round {event.attempt}{of}")
         case events.PRCreated():
-            what = "is there already" if event.found else "created"
-            return page.text(BOLD_MAGENTA, f"[Spawn] Pull request #{event.number} {what}: {event.url}")
+            action = "already open" if event.found else "created"
+            return page.text(BOLD_MAGENTA, f"[Spawn] Pull request #{event.number} {action}: {event.url}")
         case events.ConflictsFound():
-            how = "small" if event.small else "an agent is needed"
+            how = "small" if event.small else "needs an agent"
             return page.text(BOLD_YELLOW, f"[Spawn] Conflicts with the base ({how}): {', '.join(event.paths)}")
         case events.SpawnCompleted():
             style = BOLD_GREEN if event.status == "success" else BOLD_RED
@@ -40,7 +40,7 @@ def _step(event: events.SpawnEvent) -> str | None:
             at = event.base[:7]
             return f"Sandbox {event.path}, {'detached' if event.branch is None else f'branch {event.branch}'} at {at}"
         case events.LLMStarted():
-            return f"{event.agent} starts" if event.attempt == 1 else f"{event.agent} goes on, attempt {event.attempt}"
+            return f"{event.agent} {'starts' if event.attempt == 1 else f'continues, attempt {event.attempt}'}"
         case events.ProgressUpdate():
             state = event.state
             took = duration((state.last_activity - state.start_time).total_seconds())
@@ -50,5 +50,5 @@ def _step(event: events.SpawnEvent) -> str | None:
                 f"{state.commits_made} committed, {errors} errors"
             )
         case events.LLMCompleted():
-            return f"The agent has ended: {event.status}"
+            return f"Agent ended: {event.status}"
     return None

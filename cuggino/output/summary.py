@@ -1,4 +1,4 @@
-"""What a run or a watch came to: counted from its events, told in a few lines at its end."""
+"""The summary of a run or a watch: counted from its events, printed in a few lines at its end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cuggino import events
 from cuggino.output.page import BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Page
 from cuggino.output.render import limit_value, tokens
 from cuggino.output.text import duration
-from cuggino.output.watch import ending
+from cuggino.output.watch import watch_outcome
 
 
-class Items(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the backlog: an item that failed first and was completed in the end is completed."""
+class ItemCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many items of the backlog ended how. One that failed first and was completed later counts as completed."""
 
     completed: int
     failed: int
@@ -24,22 +24,22 @@ class Items(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`end` is None for a run that did not come to one: interrupted. `usage` is None when no agent told it."""
+    """`end` is None for an interrupted run. `usage` is None if no agent reported it."""
 
     end: events.LoopTerminalEvent | events.WatchEnded | None
-    items: Items | None
-    """None for a run, which has one focus."""
+    items: ItemCounts | None
+    """None for a run, which has no items."""
     iterations: int
     tasks: int
     commits: int
     seconds: float
     usage: events.UsageReport | None
     cost_is_partial: bool
-    """Some agent told its tokens and no cost: there is more than `usage.cost_usd`."""
+    """Whether an agent reported tokens without a cost: the actual cost is higher than `usage.cost_usd`."""
 
 
-class Tally:
-    """A fold over a run's events, or a watch's: then the loops' ends are steps, not the outcome."""
+class RunTally:
+    """Counts the events of a run or a watch. In a watch, the ends of loops are not the outcome."""
 
     def __init__(self) -> None:
         self._loop_end: events.LoopTerminalEvent | None = None
@@ -59,7 +59,7 @@ class Tally:
             case events.ImplementingStart():
                 self._implementing += 1
             case events.Progress() | events.Done() if self._implementing:
-                self._implementing -= 1  # an implementer does one task; a marker after its last word is ignored
+                self._implementing -= 1  # an implementer does one task; a second marker is ignored
                 self._tasks += 1
             case events.CommitPerformed():
                 self._commits += 1
@@ -87,9 +87,9 @@ class Tally:
                 self._watch_end = event
 
     def summary(self, *, seconds: float) -> RunSummary:
-        """`seconds` is how long the run took."""
-        fates = list(self._not_completed.values())
-        items = Items(completed=self._completed, failed=fates.count("failed"), blocked=fates.count("blocked"))
+        """Return the counts so far. `seconds` is how long the run took."""
+        others = list(self._not_completed.values())
+        items = ItemCounts(completed=self._completed, failed=others.count("failed"), blocked=others.count("blocked"))
         return RunSummary(
             end=self._watch_end if self._is_watch else self._loop_end,
             items=items if self._is_watch else None,
@@ -114,17 +114,20 @@ def _sum(one: events.UsageReport, other: events.UsageReport) -> events.UsageRepo
 
 
 def spent(reports: Sequence[events.UsageReport]) -> str:
-    """What several runs of agents have used together, in a line; empty if none told."""
+    """Return one line with the sum of the reports; empty if there are none."""
     if not reports:
         return ""
     used = reduce(_sum, reports)
-    partly = any(report.cost_usd is None for report in reports)
-    cost = "" if used.cost_usd is None else f"{'at least ' if partly else ''}${used.cost_usd:,.2f}, "
-    return f"{cost}tokens: {tokens(used)}"
+    cost = _cost(used.cost_usd, is_partial=any(report.cost_usd is None for report in reports))
+    return f"{f'{cost}, ' if cost else ''}tokens: {tokens(used)}"
+
+
+def _cost(dollars: float | None, *, is_partial: bool) -> str:
+    return "" if dollars is None else f"{'at least ' if is_partial else ''}${dollars:,.2f}"
 
 
 def render_summary(summary: RunSummary, page: Page) -> list[str]:
-    """A line each for the outcome, a watch's items, iterations, tasks, commits, time; tokens and cost where told."""
+    """Return a line for each count; those of items, tokens and cost only if there are any."""
     style, outcome = _outcome(summary.end)
     rows = [
         ("Iterations", str(summary.iterations)),
@@ -136,8 +139,8 @@ def render_summary(summary: RunSummary, page: Page) -> list[str]:
         rows.insert(0, ("Items", f"{items.completed} completed, {items.failed} failed, {items.blocked} blocked"))
     if (used := summary.usage) is not None:
         rows.append(("Tokens", tokens(used)))
-        if used.cost_usd is not None:
-            rows.append(("Cost", f"{'at least ' if summary.cost_is_partial else ''}${used.cost_usd:,.2f}"))
+        if cost := _cost(used.cost_usd, is_partial=summary.cost_is_partial):
+            rows.append(("Cost", cost))
     return [
         "",
         *page.cut(style, [f"{'Outcome':<12}{outcome}"]),
@@ -150,7 +153,7 @@ def _outcome(end: events.LoopTerminalEvent | events.WatchEnded | None) -> tuple[
         case None:
             return BOLD_YELLOW, "interrupted"
         case events.WatchEnded():
-            return ending(end)
+            return watch_outcome(end)
         case events.LoopApproved():
             return BOLD_GREEN, "approved"
         case events.LoopSpecIssue():
@@ -160,7 +163,7 @@ def _outcome(end: events.LoopTerminalEvent | events.WatchEnded | None) -> tuple[
         case events.LoopLimitReached():
             return BOLD_YELLOW, f"limit reached: {limit_value(end)}"
         case events.LoopFailed():
-            what, *_advice = end.message.split("\n")
-            return BOLD_RED, f"failed in {end.phase}: {what}"
+            message, *_advice = end.message.split("\n")
+            return BOLD_RED, f"failed in {end.phase}: {message}"
         case _:
             return BOLD_YELLOW, type(end).__name__

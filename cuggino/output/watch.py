@@ -1,4 +1,4 @@
-"""From the watch's events to lines for people: what it does, what it waits for, and how it stops."""
+"""Render the events of a watch over a backlog."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from cuggino.output.text import duration, visible_name
 
 
 def needs_a_person(event: events.Event) -> bool:
-    """Whether nothing will go on until a person does something: worth a bell."""
+    """Return whether the watch waits until a person acts: worth a bell."""
     return isinstance(event, events.WatchSpecIssueWaiting | events.WatchBacklogWaiting)
 
 
 def watch_lines(event: events.WatchLoopEvent, page: Page) -> list[str]:
-    """The lines that show `event`, none for a kind that is not known. Names and reasons are shown whole."""
+    """Return the lines that show `event`, none for an unknown kind. Names and reasons are never cut."""
     match event:
         case events.WatchAuditStarted():
             return page.text(CYAN, "[Watch] Audit started")
@@ -21,7 +21,7 @@ def watch_lines(event: events.WatchLoopEvent, page: Page) -> list[str]:
             return page.text(CYAN, "[Watch] Audit ended")
         case events.WatchAuditInterrupted():
             return page.text(CYAN, "[Watch] Audit interrupted")
-        case events.WatchTbdItemFound():  # the whole of it was shown when the agent wrote it
+        case events.WatchTbdItemFound():  # shown in full when the agent wrote it
             saved = f"Saved to: .cuggino/tbd/{visible_name(event.filename)}"
             first_line = event.content.strip().partition("\n")[0]
             return page.cut(BOLD_MAGENTA, [f"[Watch] Finding: {first_line}"]) + page.text(BOLD_MAGENTA, saved)
@@ -31,9 +31,9 @@ def watch_lines(event: events.WatchLoopEvent, page: Page) -> list[str]:
         case events.WatchStopping():
             return page.text(BOLD_YELLOW, f"[Watch] {_stopping(event)}")
         case events.WatchEnded():
-            style, why = ending(event)
+            style, reason = watch_outcome(event)
             done, advice = _count(event.completed, "item"), _ADVICE.get(event.reason, "")
-            return page.text(style, f"[Watch] Ended, {done} completed: {why}{advice}")
+            return page.text(style, f"[Watch] Ended, {done} completed: {reason}{advice}")
     if failure := _failure(event):
         return page.text(RED, f"[Watch] {failure}")
     if step := _step(event):
@@ -44,15 +44,13 @@ def watch_lines(event: events.WatchLoopEvent, page: Page) -> list[str]:
 def _step(event: events.WatchLoopEvent) -> str | None:
     match event:
         case events.WatchSpecIssueWaiting():
-            return "Waiting for you: spec issues must be cleared in .cuggino/spec-issues/"
+            return "Waiting for you: close the spec issues in .cuggino/spec-issues/"
         case events.WatchBacklogWaiting():
-            return "Waiting for items: nothing in .cuggino/backlog/ is ready"
+            return "Waiting for items: none ready in .cuggino/backlog/"
         case events.WatchIdle():
             waited = f" (for {duration(event.wait_seconds)})" if event.wait_seconds > 0 else ""
-            if not event.blocked:
-                return f"Idle: no ready issues{waited}"
-            exist = "issue exists" if event.blocked == 1 else "issues exist"
-            return f"Idle: {event.blocked} {exist} but none ready{waited}"
+            items = f"{_count(event.blocked, 'item')} in the backlog, none ready" if event.blocked else "no items ready"
+            return f"Idle: {items}{waited}"
         case events.WatchProcessingItem():
             return f"Processing {visible_name(event.filename)}"
         case events.WatchItemCompleted():
@@ -67,65 +65,64 @@ def _step(event: events.WatchLoopEvent) -> str | None:
 
 
 _NOT_REMOVED = {
-    "changed": "stays in the backlog: it was edited meanwhile, and will be done again",
-    "spec-issue": "stays in the backlog: it is taken again when the spec issue is cleared",
-    "gone": "was taken out of the backlog meanwhile",
+    "changed": "stays in the backlog: it was edited in the meantime and will run again",
+    "spec-issue": "stays in the backlog: it will run again when the spec issue is closed",
+    "gone": "was removed from the backlog in the meantime",
 }
 
 
 def _failure(event: events.WatchLoopEvent) -> str | None:
     match event:
         case events.WatchItemFailed():
-            again = "not tried again" if event.retry_in is None else f"again in {duration(event.retry_in)}"
+            retry = "no retry" if event.retry_in is None else f"retry in {duration(event.retry_in)}"
             name = visible_name(event.filename)
-            return f"{name} failed (attempt {event.attempt}, {again}): {event.message.strip()}"
+            return f"{name} failed (attempt {event.attempt}, {retry}): {event.message.strip()}"
         case events.WatchItemBlocked():
-            until = "It is taken again when its content changes, or when the watch starts anew."
-            return f"{visible_name(event.filename)} is set aside: {event.reason.strip()}\n{until}"
+            fix = "Edit it, or restart the watch, to try again."
+            return f"{visible_name(event.filename)} is set aside: {event.reason.strip()}\n{fix}"
         case events.WatchAuditFailed():
-            return f"Audit failed, the watch goes on: {event.message.strip()}"
+            return f"Audit failed, the watch continues: {event.message.strip()}"
         case events.WatchPollFailed():
-            return f"The folders cannot be read (attempt {event.attempt} of 3): {event.message.strip()}"
+            return f"Cannot read the directories (attempt {event.attempt} of 3): {event.message.strip()}"
     return None
 
 
 def _stopping(event: events.WatchStopping) -> str:
-    """What is happening, and what the next press does."""
+    """Describe what is happening and what pressing Ctrl+C again does."""
     items, one = _count(event.active, "item"), event.active == 1
     match event.stage:
         case "drain" if not event.active:
-            return "Stopping: no item is being worked on; only a due validation still runs. Ctrl+C again interrupts it."
+            return "Stopping: no item in progress; only a due validation still runs. Ctrl+C again interrupts it."
         case "drain":
             return (
-                f"Stopping: {items} {'goes on to its' if one else 'go on to their'} end, nothing new starts. "
-                f"Ctrl+C again interrupts {'it' if one else 'them'}."
+                f"Stopping: finishing {items}, starting nothing new. Ctrl+C again interrupts {'it' if one else 'them'}."
             )
         case "interrupt":
             kept = f" {items} {'stays' if one else 'stay'} in the backlog." if event.active else ""
-            return f"Interrupting: what still runs has 5 s to end.{kept} Ctrl+C again kills it now."
+            return f"Interrupting: running work has 5 s to end.{kept} Ctrl+C again kills it now."
         case "kill":
-            return "Killing everything that is left. There is nothing more to press."
+            return "Killing everything that still runs. Ctrl+C again has no effect."
 
 
-def ending(event: events.WatchEnded) -> tuple[str, str]:
-    """A style by the exit code, and what the reason means."""
+def watch_outcome(event: events.WatchEnded) -> tuple[str, str]:
+    """Return a style for the exit code, and the reason in words."""
     code = event.exit_code
     style = BOLD_GREEN if code == 0 else BOLD_YELLOW if code == 4 or code > 128 else RED
     if event.reason == "idle":
-        return style, {0: "nothing is left to do", 4: "spec issues wait for you"}.get(code, "what is left is blocked")
+        return style, {0: "nothing left to do", 4: "spec issues wait for you"}.get(code, "remaining items are blocked")
     return style, _ENDED[event.reason]
 
 
 _ENDED = {
-    "interrupted": "it was stopped",
-    "validation-failed": "the validation failed",
-    "poll-failed": "the folders cannot be read",
-    "setup-failed": "an agent cannot be set up",
+    "interrupted": "stopped",
+    "validation-failed": "validation failed",
+    "poll-failed": "cannot read the directories",
+    "setup-failed": "cannot set up an agent",
 }
 _ADVICE = {
-    "validation-failed": ". Mend what it found, then start anew.",
-    "poll-failed": ". Make them readable, then start anew.",
-    "setup-failed": ", no item is to blame. Mend it, then start anew.",
+    "validation-failed": ". Fix what it found, then restart.",
+    "poll-failed": ". Make them readable, then restart.",
+    "setup-failed": ". Fix the agent, then restart; no item is at fault.",
 }
 
 

@@ -1,1 +1,1 @@
-"""`cuggino setup`: a question for every setting, answers that the file could hold, and what is written then."""
+"""`cuggino setup`: a dialogue that writes the configuration of a project."""

@@ -1,4 +1,4 @@
-"""The conversation: what is said, what is asked, in which order. How lines are read and shown is the caller's."""
+"""The dialogue of `cuggino setup`: which questions, in which order. The caller reads and prints the lines."""
 
 from __future__ import annotations
 
@@ -10,101 +10,102 @@ from cuggino.errors import ConfigError
 from cuggino.output.text import visible
 from cuggino.project import Project
 from cuggino.setup.explained import EXPLAINED
-from cuggino.setup.questions import FLAGS, SECTIONS, SETTINGS, Setting, Values, answered, assigned
-from cuggino.setup.write import Found, read, save
+from cuggino.setup.questions import FLAGS, SECTIONS, SETTINGS, Setting, Values, apply_answer, apply_assignment
+from cuggino.setup.write import CurrentSettings, read, save
 
 Ask: TypeAlias = Callable[[str], str]
-"""Shows a prompt and returns the answer. What it raises ends the setup, with nothing written."""
+"""Show a prompt and return the answer. An exception ends the setup with nothing written."""
 
-Say: TypeAlias = Callable[[str], None]
+Print: TypeAlias = Callable[[str], None]
 
 LINES_SHOWN = 50
 
 
-def set_up(project: Project, assignments: Sequence[str], ask: Ask | None, say: Say) -> None:
-    """Set up `project`: take `assignments`, ask if there is whom to ask, write at the very end.
+def set_up(project: Project, assignments: Sequence[str], ask: Ask | None, out: Print) -> None:
+    """Set up `project`: apply `assignments`, ask the questions if `ask` is given, and write at the end.
 
-    Raises what `assigned`, `read` and `save` raise.
+    Raise what `apply_assignment`, `read` and `save` raise.
     """
     found = read(project.config_file)
     values = found.values
     for word in assignments:
-        values = assigned(values, word)
-    say(
+        values = apply_assignment(values, word)
+    out(
         f"Setting up {visible(str(project.root))}.\n"
-        "This writes .cuggino.json, makes the folder .cuggino (with a .gitignore of its\n"
-        "own) and the one of the specs where they are missing, and does nothing else."
+        "This writes .cuggino.json and creates two directories if they are missing:\n"
+        ".cuggino, with its own .gitignore, and the one for your specs."
     )
     if found.problems:
-        _tell_broken(found, say)
+        _show_invalid(found, out)
     if ask is not None:
-        say(
-            "Nothing is written before the last answer. Enter keeps what is in brackets,\n"
-            "- goes back to the default, Ctrl+C leaves. A list is words with blanks between\n"
-            "them, quoted as in a shell."
+        out(
+            "Nothing is written before the last answer. Enter keeps the value in brackets,\n"
+            "- resets it to its default, Ctrl+C leaves. Separate the items of a list with\n"
+            "spaces, and quote them as in a shell."
         )
-        values = _ask_all(values, ask, say)
+        values = _ask_all(values, ask, out)
     saved = save(project, values, found)
-    say("")
+    out("")
     if saved.backup is not None:
-        say(f"The broken file is kept as {visible(str(saved.backup))}.")
-    say(f"{visible(str(project.config_file))} {'is written' if saved.changed else 'stays as it is'}:")
-    say(visible(saved.text.rstrip("\n")))
-    say(f"Specs belong in {visible(str(saved.specs))}, work items in {visible(str(project.backlog))}.")
-    say('When the first spec is there: cuggino run --focus "…"')
+        out(f"Kept the invalid file as {visible(str(saved.backup))}.")
+    name = visible(str(project.config_file))
+    out(f"Wrote {name}:" if saved.changed else f"{name} is up to date:")
+    out(visible(saved.text.rstrip("\n")))
+    out(f"Put specs in {visible(str(saved.specs))}, work items in {visible(str(project.backlog))}.")
+    out('After writing your first spec, run: cuggino run --focus "…"')
 
 
 def _lines(text: str) -> str:
-    """Broken at words, for a terminal of 80 columns."""
+    """Wrap at words, for a terminal of 80 columns."""
     return textwrap.fill(text, 79, break_long_words=False, break_on_hyphens=False)
 
 
-def _tell_broken(found: Found, say: Say) -> None:
-    say("\nThe file that is there cannot be taken as it is:")
+def _show_invalid(found: CurrentSettings, out: Print) -> None:
+    out("\nThe existing file is not valid:")
     for problem in found.problems:
-        say(visible(problem))
+        out(visible(problem))
     lines = (found.data or b"").decode("utf-8", "backslashreplace").splitlines()
-    say("It says:")
+    out("Its content:")
     for line in lines[:LINES_SHOWN]:
-        say(f"    {visible(line)}")
+        out(f"    {visible(line)}")
     if len(lines) > LINES_SHOWN:
-        say(f"    (showing {LINES_SHOWN} of {len(lines)} lines)")
+        out(f"    (showing {LINES_SHOWN} of {len(lines)} lines)")
     kept = ", ".join(setting.key for setting in SETTINGS if setting.path in found.values)
-    say(f"It will be kept, its name ending in .bak. What can be used of it: {kept or 'nothing'}.")
+    out(f"It will be kept with a name ending in .bak. Settings taken from it: {kept or 'none'}.")
 
 
-def _ask_all(values: Values, ask: Ask, say: Say) -> Values:
-    values = _ask_each((), values, ask, say)
+def _ask_all(values: Values, ask: Ask, out: Print) -> Values:
+    values = _ask_each((), values, ask, out)
     names = ", ".join(map(".".join, SECTIONS))
-    say(f"\n{_lines(f'The rest ({names}) serves most projects as it is.')}")
-    if _agreed("Go through it?", ask, say):
+    out(f"\n{_lines(f'The rest ({names}) rarely needs changes.')}")
+    if _agreed("Change them?", ask, out):
         for section in SECTIONS:
             name = ".".join(section)
-            say(f"\n{_lines(EXPLAINED[name])}")
-            if _agreed(f"Set {name}?", ask, say):
-                values = _ask_each(section, values, ask, say)
+            out(f"\n{_lines(EXPLAINED[name])}")
+            if _agreed(f"Set {name}?", ask, out):
+                values = _ask_each(section, values, ask, out)
     return values
 
 
-def _ask_each(section: tuple[str, ...], values: Values, ask: Ask, say: Say) -> Values:
+def _ask_each(section: tuple[str, ...], values: Values, ask: Ask, out: Print) -> Values:
     for setting in SETTINGS:
         if setting.path[:-1] == section:
-            say(f"\n{_lines(setting.explanation)}")
-            values = _ask_until_right(setting, values, ask, say)
+            out(f"\n{_lines(setting.explanation)}")
+            values = _ask_until_right(setting, values, ask, out)
     return values
 
 
-def _ask_until_right(setting: Setting, values: Values, ask: Ask, say: Say) -> Values:
+def _ask_until_right(setting: Setting, values: Values, ask: Ask, out: Print) -> Values:
     while True:
         try:
-            return answered(values, setting, ask(f"{setting.key} [{setting.shown(values)}]: "))
+            return apply_answer(values, setting, ask(f"{setting.key} [{setting.shown(values)}]: "))
         except ConfigError as error:
-            say(visible(str(error)))
+            out(visible(str(error)))
 
 
-def _agreed(question: str, ask: Ask, say: Say) -> bool:
+def _agreed(question: str, ask: Ask, out: Print) -> bool:
     while True:
         answer = ask(f"{question} [no]: ").strip().lower()
         if not answer or answer in FLAGS:
             return FLAGS.get(answer, False)
-        say("Try again: yes or no.")
+        out("Try again: yes or no.")

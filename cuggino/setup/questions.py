@@ -1,8 +1,7 @@
-"""The settings as questions, and what may be answered. Pure.
+"""The settings as questions, and their possible answers. Pure.
 
-There is no second list of rules: the settings, their types, choices and defaults are read from the structs in
-`cuggino.config`, and an answer is decoded as if it stood in the file, so it is refused for the same reasons and in
-the same words.
+The settings, their types, choices and defaults are read from the structs in `cuggino.config`, and an answer is decoded
+as if it were in the file. So it is refused for the same reasons and with the same messages.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from cuggino.errors import ConfigError, UsageError
 from cuggino.output.text import visible, visible_name
 from cuggino.setup.explained import EXPLAINED
 
-Path: TypeAlias = tuple[str, ...]
-"""The keys that lead to a value in the file: `("limits", "retries")`."""
+Keys: TypeAlias = tuple[str, ...]
+"""The keys of a value in the file: `("limits", "retries")`."""
 
-Values: TypeAlias = Mapping[Path, Any]
-"""What is set, as JSON has it. Null is a value that was in the file: a setting that is absent is not in here."""
+Values: TypeAlias = Mapping[Keys, Any]
+"""The settings in a file, as JSON values. None is a null in the file; absent settings have no entry."""
 
 FLAGS = {"yes": True, "y": True, "no": False, "n": False}
 
-_BACK = "-"
+_RESET = "-"
 _AGAIN = "Try again"
 
 
 class Form(Enum):
-    """How an answer is written."""
+    """The syntax of an answer."""
 
     TEXT = "the text itself"
     FLAG = "yes or no, or as JSON"
@@ -43,12 +42,12 @@ class Form(Enum):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Something that can be set by itself: no object, but what is in one."""
+    """A single value of the configuration, not an object."""
 
-    path: Path
+    path: Keys
     form: Form
     choices: tuple[str, ...]
-    """The only values that it can have, if it is one of a few."""
+    """Its possible values, if there are only a few."""
     default: Any
 
     @property
@@ -61,7 +60,7 @@ class Setting(msgspec.Struct, frozen=True):
         return EXPLAINED[self.key] + choices
 
     def shown(self, values: Values) -> str:
-        """Its value as one would type it, as one harmless line."""
+        """Return its value as a person would type it, as one visible line."""
         value = values.get(self.path, self.default)
         if value is None or value == []:
             return "none"
@@ -70,7 +69,7 @@ class Setting(msgspec.Struct, frozen=True):
         return visible_name(value if isinstance(value, str) else json.dumps(value))
 
 
-def _settings(kind: inspect.StructType, path: Path = ()) -> Iterator[Setting]:
+def _settings(kind: inspect.StructType, path: Keys = ()) -> Iterator[Setting]:
     for field in kind.fields:
         place = (*path, field.encode_name)
         if isinstance(field.type, inspect.StructType):
@@ -80,11 +79,11 @@ def _settings(kind: inspect.StructType, path: Path = ()) -> Iterator[Setting]:
 
 
 def _form(kind: inspect.Type) -> tuple[Form, tuple[str, ...]]:
-    """How a value of this type is written, and its choices."""
+    """Return the syntax of this type's values, and its choices."""
     match kind:
         case inspect.Metadata(type=inner):
             return _form(inner)
-        case inspect.UnionType(types=types):  # with null, which is what `-` is for
+        case inspect.UnionType(types=types):  # with null, for which a person types `-`
             return next(_form(part) for part in types if not isinstance(part, inspect.NoneType))
         case inspect.StrType():
             return Form.TEXT, ()
@@ -102,45 +101,47 @@ assert isinstance(_whole, inspect.StructType)
 SETTINGS = tuple(_settings(_whole))
 """In the order of the structs."""
 SECTIONS = tuple(dict.fromkeys(setting.path[:-1] for setting in SETTINGS if setting.path[1:]))
-"""The objects in the file: what belongs together."""
+"""The objects in the file."""
 _BY_PATH = {setting.path: setting for setting in SETTINGS}
 
 
 # ---- answers ----------------------------------------------------------------------------------
 
 
-def answered(values: Values, setting: Setting, text: str) -> Values:
-    """`values` with a person's answer: nothing keeps what is, `-` goes back to the default.
+def apply_answer(values: Values, setting: Setting, text: str) -> Values:
+    """Return `values` with a person's answer: empty keeps the current value, `-` resets it to its default.
 
-    A text is taken as it stands, without quotes. ConfigError tells what is wrong and what is allowed.
+    Text is taken literally, without quotes. Raise ConfigError for a wrong answer.
     """
-    _refuse_tricks(text, _AGAIN)
+    _refuse_unsafe(text, _AGAIN)
     text = text.strip()
     if not text:
         return values
-    if text == _BACK:
+    if text == _RESET:
         return _without(values, setting.path)
     return _with(values, setting.path, text if setting.form is Form.TEXT else _read(setting.form, text), _AGAIN)
 
 
-def assigned(values: Values, word: str) -> Values:
-    """`values` with a `key=value` of the command line, dots in the key; the value is JSON, else a text.
+def apply_assignment(values: Values, word: str) -> Values:
+    """Return `values` with a `key=value` of the command line; the key is dotted, the value JSON or else text.
 
-    Null goes back to the default. UsageError or ConfigError tells what is wrong.
+    Null resets to the default. Raise UsageError or ConfigError for a wrong assignment.
     """
-    _refuse_tricks(word, "--set")
+    _refuse_unsafe(word, "--set")
     key, equals, text = word.partition("=")
     path = tuple(key.split("."))
     if not equals:
-        raise UsageError(f"--set {word}: there is no value.", advice="Write --set key=value, as in --set commit=true")
+        raise UsageError(
+            f"--set {word}: the value is missing.", advice="Write --set key=value, such as --set commit=true"
+        )
     if path in SECTIONS:
         example = next(setting.key for setting in SETTINGS if setting.path[:-1] == path)
-        raise UsageError(f"--set {word}: {key} has settings of its own.", advice=f"Set one of them, as {example}.")
+        raise UsageError(f"--set {word}: {key} is a section.", advice=f"Set one of its settings, such as {example}.")
     return _with(values, path, _read(_BY_PATH[path].form if path in _BY_PATH else Form.OTHER, text), "--set")
 
 
 def _read(form: Form, text: str) -> Any:
-    """The value that `text` stands for. Whether it is allowed is another question."""
+    """Return the value that `text` represents, without checking it."""
     value = _json(text)
     if form is Form.TEXT and not (value is None or isinstance(value, str)):
         return text  # the command `true`, the model `4`
@@ -149,7 +150,7 @@ def _read(form: Form, text: str) -> Any:
     if form is Form.LIST and value is not None and not text.startswith(("[", "{")):
         try:
             return shlex.split(text)
-        except ValueError:  # a quote without its other: the strict decoder tells what a list is
+        except ValueError:  # an unclosed quote: the strict decoder explains what a list is
             return text
     return value
 
@@ -161,45 +162,45 @@ def _json(text: str) -> Any:
         return text
 
 
-def _with(values: Values, path: Path, value: Any, where: str) -> Values:
-    """Null, and a default that was not in the file, need not be written."""
+def _with(values: Values, path: Keys, value: Any, where: str) -> Values:
+    """Set a value after checking it; omit null, and a default that was not in the file."""
     check(path, value, where)
     if value is None or (path not in values and value == _BY_PATH[path].default):
         return _without(values, path)
     return {**values, path: value}
 
 
-def _without(values: Values, path: Path) -> Values:
+def _without(values: Values, path: Keys) -> Values:
     return {place: value for place, value in values.items() if place != path}
 
 
-def check(path: Path, value: Any, where: str) -> None:
-    """Raise the ConfigError that a file with nothing but `value` at `path` would meet."""
+def check(path: Keys, value: Any, where: str) -> None:
+    """Raise the ConfigError of a file with only this value."""
     for key in reversed(path):
         value = {key: value}
     decode(json.dumps(value).encode(), where)
 
 
-def _refuse_tricks(text: str, where: str) -> None:
+def _refuse_unsafe(text: str, where: str) -> None:
     seen = visible(text)
     if seen != text:
-        raise ConfigError(f"{where}: found {seen}, with characters that a terminal would obey; allowed is plain text.")
+        raise ConfigError(f"{where}: expected plain text, got {seen} with control characters.")
 
 
 # ---- files ------------------------------------------------------------------------------------
 
 
-def flat(plain: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The values in a file's JSON, each with its path; what is no object where one belongs is a value, too."""
+def flatten(plain: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Yield the values in a file's JSON with their paths; anything in place of an object is a value, too."""
     if isinstance(plain, dict) and (not path or path in SECTIONS):
         for key, value in plain.items():
-            yield from flat(value, (*path, key))
+            yield from flatten(value, (*path, key))
     else:
         yield path, plain
 
 
-def nested(values: Values) -> dict[str, Any]:
-    """The file's JSON, in the order of the structs."""
+def nest(values: Values) -> dict[str, Any]:
+    """Return the file's JSON, in the order of the structs."""
     whole: dict[str, Any] = {}
     for setting in SETTINGS:
         if setting.path in values:
@@ -210,15 +211,15 @@ def nested(values: Values) -> dict[str, Any]:
     return whole
 
 
-def salvaged(data: bytes, where: str) -> tuple[Values, list[str]]:
-    """What of a broken file can be kept, and what is wrong with the rest: nothing and nothing, if it is no JSON."""
+def salvage(data: bytes, where: str) -> tuple[Values, list[str]]:
+    """Return the valid settings in an invalid file, and the problems of the others; both empty if it is not JSON."""
     try:
         plain = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return {}, []
-    values: dict[Path, Any] = {}
+    values: dict[Keys, Any] = {}
     problems = []
-    for path, value in flat(plain):
+    for path, value in flatten(plain):
         try:
             check(path, value, where)
         except ConfigError as error:

@@ -1,6 +1,6 @@
-"""The file and the folders of a project: what is there, and what comes there.
+"""Read and write the configuration file and the directories of a project.
 
-The file comes last, and whole: a setup that fails midway has changed no setting.
+The file is written last, and atomically: a setup that fails has changed no setting.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from cuggino.config import decode, load
 from cuggino.errors import ConfigError, StorageError
 from cuggino.files import write_atomic
 from cuggino.project import Project
-from cuggino.setup.questions import Values, flat, nested, salvaged
+from cuggino.setup.questions import Values, flatten, nest, salvage
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What is set already. `data` is the file, None if there is none; with problems, `values` is what could be kept."""
+class CurrentSettings(msgspec.Struct, frozen=True):
+    """The current settings. `data` is the file, None if missing; with problems, `values` has the valid ones only."""
 
     values: Values
     data: bytes | None = None
     problems: tuple[str, ...] = ()
 
 
-class Saved(msgspec.Struct, frozen=True):
-    """What was written. `text` is the file's content now; `backup` is where a broken one is kept."""
+class SetupResult(msgspec.Struct, frozen=True):
+    """The result of a setup. `text` is the file's content; `backup` is where an invalid file was kept."""
 
     text: str
     changed: bool
@@ -37,38 +37,38 @@ class Saved(msgspec.Struct, frozen=True):
     specs: Path
 
 
-def read(path: Path) -> Found:
-    """What the configuration file at `path` says. ConfigError if there is something that is no readable file."""
+def read(path: Path) -> CurrentSettings:
+    """Read the configuration file at `path`. Raise ConfigError if it exists but is not a readable file."""
     try:
         data = path.read_bytes()
     except OSError:
-        load(path)  # says what is there instead; if nothing is, it does not raise
-        return Found({})
+        load(path)  # raises the right error, unless the file does not exist
+        return CurrentSettings({})
     try:
         decode(data, str(path))
     except ConfigError as error:
-        values, problems = salvaged(data, str(path))
-        return Found(values, data, tuple(dict.fromkeys([str(error), *problems])))
-    return Found(dict(flat(json.loads(data.decode("utf-8-sig")))), data)
+        values, problems = salvage(data, str(path))
+        return CurrentSettings(values, data, tuple(dict.fromkeys([str(error), *problems])))
+    return CurrentSettings(dict(flatten(json.loads(data.decode("utf-8-sig")))), data)
 
 
-def save(project: Project, values: Values, found: Found) -> Saved:
-    """Make the folders that are missing and write `values`. StorageError.
+def save(project: Project, values: Values, found: CurrentSettings) -> SetupResult:
+    """Create missing directories and write `values`.
 
-    A file that says the same already is left alone. A broken one is kept beside, under a name that was free.
-    If the file is not as `found` any more, nothing is written.
+    Leave a file with the same settings unchanged. Copy an invalid file to an unused name first. Raise StorageError if
+    the file has changed since `found`, or if something cannot be written.
     """
     if read(project.config_file).data != found.data:
         raise StorageError(
-            f"{project.config_file} was changed meanwhile: nothing was written.", advice="Run cuggino setup again."
+            f"{project.config_file} changed in the meantime; nothing was written.", advice="Run cuggino setup again."
         )
-    whole = nested(values)
+    whole = nest(values)
     config = decode(json.dumps(whole).encode(), str(project.config_file))
     specs = Path(os.path.normpath(project.root / config.specs_path))
     project.prepare()
-    _make(specs)
-    if found.data is not None and not found.problems and whole == nested(found.values):
-        return Saved(found.data.decode("utf-8-sig"), changed=False, backup=None, specs=specs)
+    _create(specs)
+    if found.data is not None and not found.problems and whole == nest(found.values):
+        return SetupResult(found.data.decode("utf-8-sig"), changed=False, backup=None, specs=specs)
     backup = None
     mode = 0o644
     if found.data is not None:
@@ -77,22 +77,23 @@ def save(project: Project, values: Values, found: Found) -> Saved:
             backup = _keep(project.config_file, found.data, mode)
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     write_atomic(project.config_file, text, mode=mode)
-    return Saved(text, changed=True, backup=backup, specs=specs)
+    return SetupResult(text, changed=True, backup=backup, specs=specs)
 
 
-def _make(folder: Path) -> None:
+def _create(directory: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise StorageError(
-            f"{folder} cannot be a folder: a file is in its way.", advice="Move it away, or set another specsPath."
+            f"Cannot create the directory {directory}: a file is in the way.",
+            advice="Move the file, or set another specsPath.",
         ) from error
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}.") from error
+        raise StorageError(f"Cannot create the directory {directory}: {error.strerror}.") from error
 
 
 def _keep(path: Path, data: bytes, mode: int) -> Path:
-    """A copy of the file at `path`: `….bak`, or `….bak.2` and so on if that is taken."""
+    """Copy the file at `path` to `….bak`, or to `….bak.2` and so on if that exists."""
     for number in count(1):
         backup = path.with_name(f"{path.name}.bak" + (f".{number}" if number > 1 else ""))
         try:
@@ -104,6 +105,6 @@ def _keep(path: Path, data: bytes, mode: int) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise StorageError(f"{backup} cannot be written: {error.strerror}.") from error
+            raise StorageError(f"Cannot write {backup}: {error.strerror}.") from error
         return backup
     raise AssertionError("numbers do not end")

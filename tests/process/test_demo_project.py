@@ -1,4 +1,4 @@
-"""The demo's project: made on any machine, and its script plays what the demo promises."""
+"""The demo project can be created on any machine, and its script plays what the demo promises."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from cuggino import config
 from cuggino.agents.agent import AgentOptions, Text
 from cuggino.agents.scripted import script
 from cuggino.agents.scripted.backend import ScriptedBackend
-from cuggino.agents.scripted.steps import Marker
-from cuggino.demo.project import DemoProject, make
+from cuggino.demo.project import DemoProject, create_project
 from cuggino.errors import GitError
 from cuggino.markers import MarkerParser, tag_name
 from cuggino.roles import Role
@@ -27,12 +26,12 @@ ROUNDS = (
     *((Role.PLANNER, "PLAN_COMPLETE"), (Role.IMPLEMENTER, "PROGRESS"), (Role.IMPLEMENTER, "DONE")),
     (Role.REVIEWER, "APPROVED"),
 )
-"""Two loops, one after the other: who works, and the marker that it ends with."""
+"""Two loops: the role of each turn, and the marker that ends it."""
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoProject:
-    """Made on a machine whose git knows nobody, signs everything and refuses every commit message."""
+    """Create it on a machine whose git has no identity, signs everything and refuses every commit message."""
     home = tmp_path / "home"
     (home / "hooks").mkdir(parents=True)
     (home / "hooks" / "commit-msg").write_text("#!/bin/sh\nexit 1\n")
@@ -44,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoProject:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    made = make(tmp_path / "a project")
+    made = create_project(tmp_path / "a project")
     monkeypatch.delenv("GIT_DIR")
     return made
 
@@ -73,24 +72,15 @@ def test_only_the_backlog_is_not_committed(project: DemoProject) -> None:
     assert all(item.read_text() for item in project.items)
 
 
-def test_its_configuration_is_one_and_its_check_works_before_there_is_code(project: DemoProject) -> None:
+def test_its_configuration_is_valid_and_its_check_works_before_there_is_code(project: DemoProject) -> None:
     loaded = config.load(project.root / ".cuggino.json")
     assert (loaded.agent, loaded.commit) == ("scripted", True)
     assert loaded.setup_command is not None
     assert "Ran 0 tests" in check(project)[1]
 
 
-def test_its_script_is_one_and_ends_each_turn_as_the_loop_wants(project: DemoProject) -> None:
-    file = project.root / ".cuggino" / "script.json"
-    turns = script.decode(file.read_bytes(), str(file))
-    for role in (Role.PLANNER, Role.IMPLEMENTER, Role.REVIEWER):
-        last = [turn.steps[-1] for turn in turns[role]]
-        assert [step.name for step in last if isinstance(step, Marker)] == [name for who, name in ROUNDS if who is role]
-        assert all(turn.times == 1 for turn in turns[role])
-
-
-def test_its_script_writes_a_program_that_its_own_check_approves_of(project: DemoProject, tmp_path: Path) -> None:
-    """Each agent in turn, as the loop starts them, with the loop's commits; then the program is used."""
+def test_its_script_writes_a_program_that_passes_its_own_check(project: DemoProject, tmp_path: Path) -> None:
+    """Run each agent and commit, as the loop does; then use the program."""
     file = project.root / ".cuggino" / "script.json"
     file.write_text(file.read_text().replace('"seconds": 0.4', '"seconds": 0'))
     backend = ScriptedBackend()
@@ -121,14 +111,14 @@ def test_its_script_writes_a_program_that_its_own_check_approves_of(project: Dem
     assert shares == "3.34\n3.33\n3.33\n"
 
 
-def test_without_git_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GitError, match="Install git"):
-        make(tmp_path / "project")
+        create_project(tmp_path / "project")
 
 
-def test_the_data_of_the_demo_needs_no_encoding() -> None:
-    """So that it is read alike in every locale."""
+def test_the_files_of_the_demo_are_ascii() -> None:
+    """It is then read in the same way in every locale."""
     for file in (Path(script.__file__).parents[2] / "demo" / "files").rglob("*"):
         if file.is_file():
             assert file.read_bytes().isascii()

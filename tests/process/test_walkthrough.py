@@ -1,11 +1,11 @@
-"""docs/walkthrough.md is played as it stands: a person with two terminals types what it says, and sees what it shows.
+"""Play docs/walkthrough.md in two terminals: type its commands and compare the output with the document.
 
 A `console` block belongs to the first terminal, a `console second` block to the second one. In them
 
-- `$ command` is typed at the shell's prompt, when nothing but what the document shows came before it,
-- `question [default]: answer` is answered when the question is there,
+- `$ command` is typed at the shell's prompt, after exactly the output before it,
+- `question [default]: answer` is answered when the question appears,
 - `^C` is pressed when the lines before it are there,
-- all else is output, line by line. `…` is any text, alone on a line any lines; times, ids and the like may differ.
+- other lines are output. `…` is any text, or any lines if it is alone; times, IDs and similar values may differ.
 
 Any other block is a file, if the text before it ends with "into `path`:".
 """
@@ -31,11 +31,11 @@ from markdown_it import MarkdownIt
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "walkthrough.md"
 
-PATIENCE = 30.0
-"""Seconds for the next thing to appear, on a busy machine."""
+TIMEOUT = 30.0
+"""Maximum seconds for the next output to appear, on a busy machine."""
 
 TOOLS = ("bash", "git", "mkdir", "sh", "sleep", "touch")
-"""All programs that there are beside cuggino: no agent of this machine shall be found."""
+"""All programs in PATH besides cuggino, so that no agent of this machine is found."""
 MISSING = [name for name in ("tmux", *TOOLS) if shutil.which(name) is None]
 
 PROMPT = r"\$\n\Z"
@@ -43,7 +43,7 @@ ANY_LINES = r"(?:.*\n)*?"
 QUESTION = re.compile(r"(\w[\w ?]* \[[^]]*\]:)(.*)")
 VARIES = (
     r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d",  # a time
-    r"\b(?:\d+h )?(?:\d+m )?\d+s\b",  # how long
+    r"\b(?:\d+h )?(?:\d+m )?\d+s\b",  # a duration
     r"\b[0-9a-f]{8}-[0-9a-f]{4}[0-9a-f-]*",  # a session or a spec issue
     r"\b[0-9a-f]{7}\b",  # a commit
     r"\b\d+[.]\d+[.]\w+",  # a version
@@ -54,7 +54,7 @@ PARTS = re.compile("|".join(f"(?:{kind})" for kind in (*VARIES, "…", " {2,}"))
 
 
 def pattern(line: str) -> str:
-    """What the terminal must show for this line of the document."""
+    """Return the pattern of the terminal's text for this line of the document."""
     if line == "…":
         return ANY_LINES
     found, place = "", 0
@@ -74,21 +74,21 @@ def pattern(line: str) -> str:
 
 
 class Typed(NamedTuple):
-    """Lines for one of the terminals."""
+    """Lines for one of the two terminals."""
 
     second: bool
     lines: list[str]
 
 
 class Written(NamedTuple):
-    """A file that the person writes."""
+    """A file to write."""
 
     path: str
     text: str
 
 
 def steps() -> Iterator[Typed | Written]:
-    """What the document has the person do, in order."""
+    """Yield the steps of the document, in order."""
     before = ""
     for token in MarkdownIt().parse(DOCUMENT.read_text(encoding="utf-8")):
         if token.type == "inline":
@@ -105,17 +105,17 @@ def steps() -> Iterator[Typed | Written]:
 
 
 class Terminals:
-    """A tmux server of our own, whose windows have 80 columns."""
+    """A tmux server for this test, with windows of 80 columns."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.canary = f"canary-{uuid4().hex}"
-        self._environment = _environment(folder) | {"CANARY": self.canary}
+        self._environment = _environment(directory) | {"CANARY": self.canary}
 
     async def tmux(self, *arguments: str, check: bool = True) -> str:
         done = await trio.run_process(
             ["tmux", "-u", "-L", self.canary, "-f", os.devnull, *arguments],
-            cwd=self.folder,
+            cwd=self.directory,
             env=self._environment,
             executable=shutil.which("tmux"),
             capture_stdout=True,
@@ -126,20 +126,20 @@ class Terminals:
 
     async def open(self, name: str) -> Terminal:
         shell = ("bash", "--norc", "--noprofile")
-        await self.tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", "-c", str(self.folder), *shell)
+        await self.tmux("new-session", "-d", "-s", name, "-x", "80", "-y", "24", "-c", str(self.directory), *shell)
         return Terminal(self, name)
 
     def left(self) -> list[int]:
-        """The processes that were started here, directly or not, and are alive."""
+        """Return the live processes that were started here, directly or not."""
         found = []
-        for folder in Path("/proc").glob("[0-9]*"):
+        for directory in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if self.canary.encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
+                if self.canary.encode() in (directory / "environ").read_bytes():
+                    found.append(int(directory.name))
         return found
 
     async def close(self) -> None:
-        """End all of it. Windows that close hang up on what runs in them; what does not end by that is killed."""
+        """End all processes: closing windows hangs up on them; kill those that survive that."""
         socket = (await self.tmux("display-message", "-p", "#{socket_path}", check=False)).strip()
         await self.tmux("kill-server", check=False)
         with trio.move_on_after(10):
@@ -152,10 +152,10 @@ class Terminals:
             Path(socket).unlink(missing_ok=True)
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Built from nothing: a home that is empty, and few programs."""
-    (folder / "home").mkdir()
-    tools = folder / "bin"
+def _environment(directory: Path) -> dict[str, str]:
+    """Return an environment with an empty home directory and few programs."""
+    (directory / "home").mkdir()
+    tools = directory / "bin"
     tools.mkdir()
     for name in TOOLS:
         (tools / name).symlink_to(str(shutil.which(name)))
@@ -163,7 +163,7 @@ def _environment(folder: Path) -> dict[str, str]:
     (tools / "cuggino").chmod(0o755)
     return {
         "PATH": str(tools),
-        "HOME": str(folder / "home"),
+        "HOME": str(directory / "home"),
         "SHELL": str(tools / "bash"),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
@@ -174,7 +174,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 class Terminal:
-    """One window with a shell, and somebody who types and reads."""
+    """A window with a shell, and a person who types and reads."""
 
     def __init__(self, terminals: Terminals, name: str) -> None:
         self._terminals = terminals
@@ -183,7 +183,7 @@ class Terminal:
         self._expected: list[str] = []
 
     async def play(self, lines: list[str]) -> None:
-        """Type and read these lines. Returns when all that they show is there."""
+        """Type and read these lines; return when all of their output is there."""
         for line in lines:
             if line.startswith("$ "):
                 await self._see(PROMPT)
@@ -199,18 +199,18 @@ class Terminal:
         await self._see()
         self._expected += skipped
 
-    async def rest(self) -> None:
-        """Wait until the shell waits for a command, with nothing else shown than was expected."""
+    async def at_prompt(self) -> None:
+        """Wait for the shell's prompt, with no unexpected output before it."""
         await self._see(PROMPT)
 
     async def _press(self, *keys: str) -> None:
         await self._terminals.tmux("send-keys", "-t", self._name, *keys)
 
     async def _see(self, then: str = "") -> None:
-        """Wait until what is expected has come, and `then` after it, which stays to be read."""
+        """Wait for the expected output, followed by `then`, which is not consumed."""
         wanted = re.compile(f"({''.join(map(pattern, self._expected))}){then}")
         shown = ""
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(TIMEOUT):
             while True:
                 shown = await self._screen()
                 if seen := wanted.match(shown, self._read):
@@ -220,19 +220,19 @@ class Terminal:
                 await trio.sleep(0.05)
         raise AssertionError(
             "\n".join(
-                [f"The {self._name} terminal was to show", *self._expected, then, "and shows", shown[self._read :]]
+                [f"The {self._name} terminal should show", *self._expected, then, "but shows", shown[self._read :]]
             )
         )
 
     async def _screen(self) -> str:
-        """All that was shown so far. A line that the terminal has wrapped is one line."""
+        """Return all of the output so far; a line that the terminal wrapped is one line."""
         text = await self._terminals.tmux("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
         return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 
 @asynccontextmanager
 async def two_terminals() -> AsyncIterator[tuple[Terminals, Terminal, Terminal]]:
-    """In an empty folder with a short path, as people have; pytest's own are wider than a terminal."""
+    """Open both in an empty directory with a short path; pytest's own are wider than a terminal."""
     with TemporaryDirectory(prefix="walk-") as name:
         terminals = Terminals(Path(name).resolve())
         try:
@@ -246,23 +246,23 @@ async def two_terminals() -> AsyncIterator[tuple[Terminals, Terminal, Terminal]]
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for what is left in /proc")
-async def test_the_day_goes_as_the_document_says() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for left processes in /proc")
+async def test_the_walkthrough_works_as_documented() -> None:
     with trio.fail_after(110):
         async with two_terminals() as (terminals, first, second):
             for step in steps():
                 if isinstance(step, Written):
-                    (terminals.folder / "greet" / step.path).write_text(step.text)
+                    (terminals.directory / "greet" / step.path).write_text(step.text)
                 else:
                     await (second if step.second else first).play(step.lines)
-            await first.rest()
-            await second.rest()
+            await first.at_prompt()
+            await second.at_prompt()
             still_there = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in terminals.left()]
             assert sorted(still_there) == ["bash", "bash", "tmux: server"]
 
 
-def test_the_document_has_a_person_write_a_script_and_use_both_terminals() -> None:
-    """Else the test above would pass with nothing to look at."""
+def test_the_document_has_a_script_and_commands_for_both_terminals() -> None:
+    """Otherwise the test above could pass without checking anything."""
     found = list(steps())
     assert [step.path for step in found if isinstance(step, Written)] == [".cuggino/script.json"]
     typed = [line for step in found if isinstance(step, Typed) for line in step.lines]
@@ -284,7 +284,7 @@ def test_the_document_has_a_person_write_a_script_and_use_both_terminals() -> No
         ("Cost $0.00", "Cost $0.10\n", False),
     ],
 )
-def test_a_line_of_the_document_stands_for_others_that_differ_in_times_and_ids_only(
+def test_a_line_of_the_document_matches_others_that_differ_only_in_times_and_ids(
     line: str, shown: str, agrees: bool
 ) -> None:
     assert bool(re.fullmatch(pattern(line), shown)) is agrees

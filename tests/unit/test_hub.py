@@ -1,4 +1,4 @@
-"""The hub on a virtual clock, with a display that only remembers."""
+"""The event hub on a virtual clock, with a display that only records."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cuggino.errors import StorageError
 from cuggino.events import AgentMessage, Event, LogLine, Note, PingEvent, SystemMessage, ToolCall, decode_log_line
-from cuggino.output.hub import CAPACITY, FLUSH, Hub, open_hub
+from cuggino.output.hub import CAPACITY, FLUSH, EventHub, open_hub
 from cuggino.output.jsonlines import LogFile, encode
 from cuggino.output.page import Page
 from cuggino.output.stream import OutputClosed
 
 
 class Memory:
-    """A display that can be stalled, broken and closed."""
+    """A display that can stall, fail and close."""
 
-    def __init__(self, *, patient: bool = True, every: float = math.inf) -> None:
-        self.patient = patient
+    def __init__(self, *, waits_for_reader: bool = True, every: float = math.inf, stalled: bool = False) -> None:
+        self.waits_for_reader = waits_for_reader
         self.every = every
         self.due = math.inf
         self.shown: list[Event] = []
@@ -33,7 +33,8 @@ class Memory:
         self.ticks: list[float] = []
         self.warnings: list[str] = []
         self.flowing = trio.Event()
-        self.flowing.set()
+        if not stalled:
+            self.flowing.set()
         self.gone = trio.Event()
         self.error: Exception | None = None
 
@@ -51,10 +52,10 @@ class Memory:
         self.ticks.append(trio.current_time())
         self.due = trio.current_time() + self.every
 
-    async def rest(self) -> None:
-        self.calls.append("rest")
+    async def finish(self) -> None:
+        self.calls.append("finish")
 
-    async def say(self, _text: Callable[[Page], Sequence[str]], /) -> None: ...
+    async def print(self, _text: Callable[[Page], Sequence[str]], /) -> None: ...
 
     async def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -71,14 +72,14 @@ def logged(log: Path) -> list[str]:
     return texts([decode_log_line(line).event for line in log.read_bytes().splitlines()])
 
 
-def say(number: int) -> AgentMessage:
+def message(number: int) -> AgentMessage:
     return AgentMessage(text=str(number))
 
 
-async def send_many(hub: Hub, first: int, end: int) -> None:
+async def send_many(hub: EventHub, first: int, end: int) -> None:
     send = hub.sender(None)
     for number in range(first, end):
-        await send(say(number))
+        await send(message(number))
 
 
 def numbers(end: int) -> list[str]:
@@ -88,7 +89,7 @@ def numbers(end: int) -> list[str]:
 # ---- what is written --------------------------------------------------------------------------
 
 
-async def test_what_is_sent_is_logged_and_shown_in_order_and_pings_are_only_shown(tmp_path: Path) -> None:
+async def test_events_are_logged_and_shown_in_order_and_pings_only_shown(tmp_path: Path) -> None:
     display = Memory()
     log = tmp_path / "log"
     async with open_hub(log=log, display=display, now=lambda: 1795297964.9629) as hub:
@@ -97,7 +98,7 @@ async def test_what_is_sent_is_logged_and_shown_in_order_and_pings_are_only_show
         await hub.sender("s")(Note(content="é"))
     assert texts(display.shown) == logged(log) == numbers(500)
     assert PingEvent() in display.shown
-    assert display.calls[-1] == "rest"
+    assert display.calls[-1] == "finish"
     assert log.read_bytes() == display.encoded
     assert b"PingEvent" not in display.encoded
     assert log.read_bytes().splitlines()[-1].decode() == (
@@ -106,7 +107,7 @@ async def test_what_is_sent_is_logged_and_shown_in_order_and_pings_are_only_show
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-async def test_what_waits_is_encoded_and_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_events_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[bytes] = []
     monkeypatch.setattr(LogFile, "append", lambda _self, data: writes.append(data))
     async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
@@ -115,16 +116,17 @@ async def test_what_waits_is_encoded_and_written_at_once(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("given", ["\udc80", {"deep": ["\ud800"]}, object(), {"\udfff": 1}])
-def test_an_event_that_json_cannot_hold_does_not_harm_its_neighbours(given: Any) -> None:
+def test_an_event_that_json_cannot_represent_does_not_harm_its_neighbours(given: Any) -> None:
     lines = [
-        LogLine(at="", session=None, event=event) for event in (say(1), ToolCall(id="", name="", input=given), say(2))
+        LogLine(at="", session=None, event=event)
+        for event in (message(1), ToolCall(id="", name="", input=given), message(2))
     ]
     first, middle, last = (decode_log_line(line).event for line in encode(lines).splitlines())
-    assert (first, last) == (say(1), say(2))
+    assert (first, last) == (message(1), message(2))
     assert isinstance(middle, ToolCall | SystemMessage)
 
 
-async def test_an_event_nested_too_deeply_is_told_of() -> None:
+async def test_an_event_nested_too_deeply_is_replaced_by_a_message() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -137,7 +139,7 @@ async def test_an_event_nested_too_deeply_is_told_of() -> None:
 # ---- a log that cannot be written -------------------------------------------------------------
 
 
-async def test_a_log_that_cannot_be_opened_is_told_once_and_everything_is_shown(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_opened_is_reported_once_and_everything_is_shown(tmp_path: Path) -> None:
     display = Memory()
     async with open_hub(log=tmp_path / "missing" / "log", display=display) as hub:
         await send_many(hub, 0, 300)
@@ -146,7 +148,7 @@ async def test_a_log_that_cannot_be_opened_is_told_once_and_everything_is_shown(
     assert "No such file" in warning
 
 
-def test_a_full_disk_leaves_whole_lines_and_the_log_goes_on_when_there_is_room(
+def test_a_full_disk_leaves_whole_lines_and_logging_continues_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = LogFile(tmp_path / "log")
@@ -170,20 +172,19 @@ def test_a_full_disk_leaves_whole_lines_and_the_log_goes_on_when_there_is_room(
 # ---- time -------------------------------------------------------------------------------------
 
 
-async def test_the_display_is_ticked_while_nothing_comes(autojump_clock: MockClock) -> None:
+async def test_the_display_is_ticked_while_no_events_arrive(autojump_clock: MockClock) -> None:
     display = Memory(every=0.25)
     async with open_hub(log=None, display=display) as hub:
         start = autojump_clock.current_time()
         await trio.sleep(10)
         assert display.ticks == []
-        await hub.sender(None)(say(0))
+        await hub.sender(None)(message(0))
         await trio.sleep(1.1)
     assert [tick - start for tick in display.ticks] == pytest.approx([10.25, 10.5, 10.75, 11.0])
 
 
-async def test_a_stalled_display_holds_the_producers_and_memory_stays_flat(autojump_clock: MockClock) -> None:
-    display = Memory()
-    display.flowing = trio.Event()
+async def test_a_stalled_display_blocks_the_producers_so_that_memory_stays_flat(autojump_clock: MockClock) -> None:
+    display = Memory(stalled=True)
     sent = 0
     async with open_hub(log=None, display=display) as hub, trio.open_nursery() as nursery:
 
@@ -192,7 +193,7 @@ async def test_a_stalled_display_holds_the_producers_and_memory_stays_flat(autoj
             nonlocal sent
             send = hub.sender(None)
             for number in range(1000):
-                await send(say(number))
+                await send(message(number))
                 sent = number + 1
 
         await trio.sleep(60)
@@ -205,7 +206,7 @@ async def test_a_stalled_display_holds_the_producers_and_memory_stays_flat(autoj
 # ---- the end ----------------------------------------------------------------------------------
 
 
-async def test_what_a_cancelled_body_sends_while_it_cleans_up_is_not_lost(
+async def test_events_that_a_cancelled_body_sends_during_cleanup_are_not_lost(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     display = Memory()
@@ -220,29 +221,30 @@ async def test_what_a_cancelled_body_sends_while_it_cleans_up_is_not_lost(
                 with trio.move_on_after(5, shield=True):
                     await trio.sleep(3)
                     await send_many(hub, 10, 300)
-                await hub.sender(None)(say(300))  # no shield: there is room
+                await hub.sender(None)(message(300))  # works without a shield because the channel has room
     assert texts(display.shown) == logged(tmp_path / "log") == numbers(301)
-    assert display.calls[-1] == "rest"
+    assert display.calls[-1] == "finish"
     assert autojump_clock.current_time() - start == pytest.approx(3)
 
 
-async def test_a_display_that_is_not_patient_has_a_bounded_time_at_the_end(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(("waits", "cancelled_after"), [(False, 0), (True, 100)])
+async def test_a_stalled_display_has_a_bounded_time_after_the_end_or_after_a_cancellation(
+    tmp_path: Path, autojump_clock: MockClock, waits: bool, cancelled_after: float
 ) -> None:
-    display = Memory(patient=False)
-    display.flowing = trio.Event()
-    async with open_hub(log=tmp_path / "log", display=display) as hub:
-        await send_many(hub, 0, 10)
-        await wait_all_tasks_blocked()
-        await send_many(hub, 10, 20)
-        end = autojump_clock.current_time()
-    assert autojump_clock.current_time() - end == pytest.approx(FLUSH)
+    display = Memory(waits_for_reader=waits, stalled=True)
+    start = autojump_clock.current_time()
+    with trio.move_on_after(100) as scope:
+        async with open_hub(log=tmp_path / "log", display=display) as hub:
+            await send_many(hub, 0, 10)
+            await wait_all_tasks_blocked()
+            await send_many(hub, 10, 20)
+    assert scope.cancelled_caught is waits
+    assert autojump_clock.current_time() - start == pytest.approx(cancelled_after + FLUSH)
     assert logged(tmp_path / "log") == numbers(20)
 
 
-async def test_a_patient_display_is_waited_for(autojump_clock: MockClock) -> None:
-    display = Memory(patient=True)
-    display.flowing = trio.Event()
+async def test_a_display_that_waits_for_its_reader_has_unbounded_time(autojump_clock: MockClock) -> None:
+    display = Memory(stalled=True)
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -256,26 +258,14 @@ async def test_a_patient_display_is_waited_for(autojump_clock: MockClock) -> Non
     assert texts(display.shown) == numbers(10)
 
 
-async def test_a_cancellation_ends_the_wait_for_a_patient_display(tmp_path: Path, autojump_clock: MockClock) -> None:
-    display = Memory(patient=True)
-    display.flowing = trio.Event()
-    start = autojump_clock.current_time()
-    with trio.move_on_after(100) as scope:
-        async with open_hub(log=tmp_path / "log", display=display) as hub:
-            await send_many(hub, 0, 10)
-    assert scope.cancelled_caught
-    assert autojump_clock.current_time() - start == pytest.approx(100 + FLUSH)
-    assert logged(tmp_path / "log") == numbers(10)
-
-
-@pytest.mark.parametrize("error", [OutputClosed(), StorageError("The output cannot be written: disk full")])
-async def test_a_display_that_fails_ends_the_body_and_the_log_goes_on(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize("error", [OutputClosed(), StorageError("Cannot write the output: disk full")])
+async def test_a_display_that_fails_ends_the_body_and_logging_continues(tmp_path: Path, error: Exception) -> None:
     display = Memory()
     display.error = error
     with pytest.RaisesGroup(pytest.RaisesExc(type(error))):
         async with open_hub(log=tmp_path / "log", display=display) as hub:
             try:
-                await hub.sender(None)(say(0))
+                await hub.sender(None)(message(0))
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
@@ -284,7 +274,7 @@ async def test_a_display_that_fails_ends_the_body_and_the_log_goes_on(tmp_path: 
     assert display.calls == ["show"]
 
 
-async def test_a_reader_that_goes_away_is_noticed_though_nothing_is_written(tmp_path: Path) -> None:
+async def test_a_closed_output_is_noticed_although_nothing_is_written(tmp_path: Path) -> None:
     display = Memory()
     with pytest.RaisesGroup(OutputClosed):
         async with open_hub(log=tmp_path / "log", display=display):
@@ -292,10 +282,10 @@ async def test_a_reader_that_goes_away_is_noticed_though_nothing_is_written(tmp_
             await trio.sleep_forever()
 
 
-async def test_an_error_of_the_body_comes_out_and_what_was_sent_is_written(tmp_path: Path) -> None:
+async def test_an_error_of_the_body_is_raised_and_sent_events_are_logged(tmp_path: Path) -> None:
     with pytest.RaisesGroup(ZeroDivisionError):
         async with open_hub(log=tmp_path / "log", display=Memory()) as hub:
-            await hub.sender(None)(say(0))
+            await hub.sender(None)(message(0))
             raise ZeroDivisionError
     assert logged(tmp_path / "log") == ["0"]
 
@@ -305,7 +295,7 @@ async def test_a_session_can_have_a_log_of_its_own_besides(tmp_path: Path) -> No
     async with open_hub(log=tmp_path / "log", display=Memory(), now=lambda: 0) as hub:
         hub.log_session("a", tmp_path / "own")
         for session in ("a", "b", None, "a"):
-            await hub.sender(session)(say(1))
+            await hub.sender(session)(message(1))
             await hub.sender(session)(PingEvent())
     lines = (tmp_path / "log").read_bytes().splitlines()
     assert len(lines) == 4

@@ -1,6 +1,6 @@
 """The JSON Schemas accept what cuggino accepts and writes, and refuse what it refuses.
 
-`fits` knows the part of JSON Schema that they use, and fails at any other.
+`fits` implements the part of JSON Schema that they use, and fails for any other keyword.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENTS = events_schema()
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 WORDS = {"$schema", "$defs", "title", "description", "default", "discriminator", "required"}
-"""What says nothing about values by itself."""
+"""Keywords that do not constrain values by themselves."""
 
 
 def fits(value: Any, schema: dict[str, Any], whole: dict[str, Any]) -> bool:
@@ -101,7 +101,7 @@ SAMPLES: list[Any] = [
 ]
 
 
-def takes(value: Any) -> bool:
+def accepts(value: Any) -> bool:
     try:
         decode(json.dumps(value).encode(), "")
     except ConfigError:
@@ -110,8 +110,8 @@ def takes(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("value", SAMPLES, ids=json.dumps)
-def test_the_schema_takes_what_cuggino_takes(value: Any) -> None:
-    assert fits(value, CONFIG, CONFIG) == takes(value)
+def test_the_schema_accepts_what_cuggino_accepts(value: Any) -> None:
+    assert fits(value, CONFIG, CONFIG) == accepts(value)
 
 
 _values = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
@@ -120,27 +120,27 @@ _files = st.fixed_dictionaries(
     optional={
         key: st.fixed_dictionaries({}, optional=dict.fromkeys(value, _values)) if isinstance(value, dict) else _values
         for key, value in DEFAULTS.items()
-        if key != "specsPath"  # what it may be is more than a schema can say
+        if key != "specsPath"  # a schema cannot express its rules
     },
 )
 
 
 @given(_files)
-def test_the_schema_takes_whatever_cuggino_takes_and_nothing_else(value: Any) -> None:
-    assert fits(value, CONFIG, CONFIG) == takes(value)
+def test_the_schema_accepts_exactly_what_cuggino_accepts(value: Any) -> None:
+    assert fits(value, CONFIG, CONFIG) == accepts(value)
 
 
 def test_every_key_is_described() -> None:
-    told = {}
+    described = {}
     for key, kind in CONFIG["$defs"]["Config"]["properties"].items():
-        told[key] = kind["description"]
+        described[key] = kind["description"]
         inner = CONFIG["$defs"][kind["$ref"].rpartition("/")[2]]["properties"] if "$ref" in kind else {}
-        told |= {f"{key}.{name}": each["description"] for name, each in inner.items()}
-    assert told == EXPLAINED
+        described |= {f"{key}.{name}": each["description"] for name, each in inner.items()}
+    assert described == EXPLAINED
 
 
-def test_patterns_are_such_as_other_languages_read() -> None:
-    """In theirs, `\\A` is the letter A."""
+def test_patterns_are_portable_to_other_languages() -> None:
+    """In JavaScript `\\A` is the letter A."""
     found = set(patterns(CONFIG))
     assert len(found) == 2
     for pattern in found:
@@ -163,7 +163,7 @@ _EXAMPLES: dict[Any, Any] = {
 
 
 def _example(kind: Any) -> Any:
-    """A value of the type, as JSON: of a union the first part, of a literal the first value."""
+    """Return a JSON value of the type, using the first part of a union or literal."""
     if kind in _EXAMPLES:
         return _EXAMPLES[kind]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -177,14 +177,14 @@ def _example(kind: Any) -> Any:
 
 
 def _examples(kind: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
-    """An event with all its fields, and one with the least, as JSON."""
+    """Yield an event with all fields, and one with only the required ones, as JSON."""
     fields = msgspec.structs.fields(kind)
     for some in (fields, [field for field in fields if field.required]):
         yield {"_tag": kind.__name__, **{field.encode_name: _example(field.type) for field in some}}
 
 
 @pytest.mark.parametrize("kind", get_args(events.PrintableEvent))
-def test_the_schema_takes_every_event_as_the_log_has_it(kind: type[msgspec.Struct]) -> None:
+def test_the_schema_accepts_every_event_as_logged(kind: type[msgspec.Struct]) -> None:
     for event in _examples(kind):
         for session in (None, "01a2003b-6baf-7f58-a314-981ab2d7eb83"):
             line = {"at": "2026-11-21T22:30:25.342Z", "session": session, "event": event}

@@ -1,8 +1,9 @@
-"""What is asked, what may be answered, what becomes of it."""
+"""The questions of setup, their answers, and the file that they make."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ from cuggino.setup.questions import (
     Form,
     Setting,
     Values,
-    answered,
-    assigned,
-    flat,
-    nested,
-    salvaged,
+    apply_answer,
+    apply_assignment,
+    flatten,
+    nest,
+    salvage,
 )
 from cuggino.setup.write import read, save
 
@@ -35,8 +36,8 @@ BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
 def answer(key: str, text: str, **before: Any) -> Any:
-    """The file after an answer."""
-    return nested(answered(dict(flat(before)), BY_KEY[key], text))
+    """Return the file after an answer."""
+    return nest(apply_answer(dict(flatten(before)), BY_KEY[key], text))
 
 
 def refused(key: str, text: str) -> str:
@@ -45,24 +46,22 @@ def refused(key: str, text: str) -> str:
     return str(caught.value)
 
 
-# ---- what is asked ----------------------------------------------------------------------------
+# ---- questions ---------------------------------------------------------------------------------
 
 
-def test_every_key_of_the_file_is_a_setting_with_its_default() -> None:
-    defaults = nested({setting.path: setting.default for setting in SETTINGS})
+def test_every_key_of_the_configuration_is_a_setting_with_its_default() -> None:
+    defaults = nest({setting.path: setting.default for setting in SETTINGS})
     assert defaults == json.loads(msgspec.json.encode(Config()))
     assert list(defaults) == list(msgspec.to_builtins(Config()))
 
 
-def test_every_setting_and_section_is_explained_in_a_sentence_and_nothing_else_is() -> None:
+def test_exactly_the_settings_and_sections_are_explained_in_a_sentence() -> None:
     assert set(EXPLAINED) == {*BY_KEY, *map(".".join, SECTIONS)}
-    for words in EXPLAINED.values():
-        assert words[0].isupper()
-        assert words.endswith(".")
-        assert len(words) <= 100
+    for sentence in EXPLAINED.values():
+        assert re.fullmatch(r"[A-Z].{,98}[.]", sentence)
 
 
-def test_the_form_and_the_choices_are_those_of_the_type() -> None:
+def test_a_setting_has_the_form_and_choices_of_its_type() -> None:
     assert BY_KEY["model"].form is Form.TEXT
     assert BY_KEY["audit"].form is Form.FLAG
     assert BY_KEY["limits.maxCostUsd"].form is Form.OTHER
@@ -83,11 +82,11 @@ def test_the_form_and_the_choices_are_those_of_the_type() -> None:
         ("model", {"model": None}, "none"),
     ],
 )
-def test_a_value_is_shown_as_one_harmless_line(key: str, before: dict[str, Any], shown: str) -> None:
-    assert BY_KEY[key].shown(dict(flat(before))) == shown
+def test_a_value_is_shown_as_one_line_and_escaped(key: str, before: dict[str, Any], shown: str) -> None:
+    assert BY_KEY[key].shown(dict(flatten(before))) == shown
 
 
-# ---- what may be answered ---------------------------------------------------------------------
+# ---- answers --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,33 +112,33 @@ def test_a_value_is_shown_as_one_harmless_line(key: str, before: dict[str, Any],
         ("spawn.secrets", '["env:TOKEN"]', {"spawn": {"secrets": ["env:TOKEN"]}}),
     ],
 )
-def test_an_answer_is_what_a_person_means(key: str, text: str, file: dict[str, Any]) -> None:
+def test_an_answer_is_read_as_a_person_means_it(key: str, text: str, file: dict[str, Any]) -> None:
     assert answer(key, text) == file
     decode(json.dumps(file).encode(), "")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=BY_KEY)
-def test_what_is_shown_can_be_typed_and_need_not_be_written(setting: Setting) -> None:
+def test_typing_the_value_shown_writes_nothing(setting: Setting) -> None:
     if setting.default is not None and setting.default != []:
-        assert answered({}, setting, setting.shown({})) == {}
+        assert apply_answer({}, setting, setting.shown({})) == {}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=BY_KEY)
-def test_nothing_keeps_and_a_dash_goes_back_to_the_default(setting: Setting) -> None:
+def test_an_empty_answer_keeps_the_value_and_a_dash_resets_it(setting: Setting) -> None:
     before: Values = {setting.path: setting.default, ("commit",): True}
-    assert answered(before, setting, "  ") == before
-    after = answered(before, setting, "-")
+    assert apply_answer(before, setting, "  ") == before
+    after = apply_answer(before, setting, "-")
     assert setting.path not in after
     assert len(after) == (0 if setting.key == "commit" else 1)
 
 
-def test_a_default_that_stands_in_the_file_stays_there() -> None:
+def test_a_default_that_is_in_the_file_stays_there() -> None:
     assert answer("maxIterations", "10", maxIterations=3) == {"maxIterations": 10}
     assert answer("maxIterations", "10") == {}
 
 
 @pytest.mark.parametrize(
-    ("key", "text", "said"),
+    ("key", "text", "expected"),
     [
         ("maxIterations", "0", "$.maxIterations: got 0; expected an integer ≥ 1."),
         ("maxIterations", "3.0", "got 3.0; expected an integer ≥ 1."),
@@ -154,29 +153,29 @@ def test_a_default_that_stands_in_the_file_stays_there() -> None:
         ("spawn.secrets", "TOKEN", '$.spawn.secrets[0]: got "TOKEN"; expected "env:NAME" or "file:PATH".'),
         ("spawn.include", "'a", "expected a list; each item: a non-blank string."),
         ("notify.events", "LoopAproved", "Did you mean LoopApproved?"),
-        ("spawn.include", "[" * 5000, "expected a list"),
-        ("spawn.include", '["a", "b]', "expected a list"),
-        ("spawn.include", '{"a": 1}', "expected a list"),
-        ("checkCommand", "echo \x1b[2J", "found echo ␛[2J, with characters that a terminal would obey"),
-        ("model", "\udcff", "found \\udcff, with characters"),
+        ("spawn.include", "[" * 5000, "allowed is a list"),
+        ("spawn.include", '["a", "b]', "allowed is a list"),
+        ("spawn.include", '{"a": 1}', "allowed is a list"),
+        ("checkCommand", "echo \x1b[2J", "expected plain text, got echo ␛[2J with control characters"),
+        ("model", "\udcff", "got \\udcff with"),
     ],
 )
-def test_a_wrong_answer_is_refused_in_the_words_for_the_file(key: str, text: str, said: str) -> None:
+def test_a_wrong_answer_is_refused_with_the_message_for_the_file(key: str, text: str, expected: str) -> None:
     message = refused(key, text)
     assert message.startswith("Try again: ")
-    assert said in message
+    assert expected in message
 
 
 @given(st.sampled_from(SETTINGS), st.text())
-def test_every_answer_is_refused_or_makes_a_file_that_can_be_taken(setting: Setting, text: str) -> None:
+def test_every_answer_is_refused_or_makes_a_valid_file(setting: Setting, text: str) -> None:
     try:
-        after = answered({}, setting, text)
+        after = apply_answer({}, setting, text)
     except ConfigError:
         return
-    decode(json.dumps(nested(after)).encode(), "")
+    decode(json.dumps(nest(after)).encode(), "")
 
 
-# ---- what may be set --------------------------------------------------------------------------
+# ---- assignments ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,35 +194,35 @@ def test_every_answer_is_refused_or_makes_a_file_that_can_be_taken(setting: Sett
         ("specsPath=.specs", {}),
     ],
 )
-def test_an_assignment_is_json_or_a_text(word: str, file: dict[str, Any]) -> None:
-    assert nested(assigned({}, word)) == file
+def test_an_assignment_is_json_or_text(word: str, file: dict[str, Any]) -> None:
+    assert nest(apply_assignment({}, word)) == file
 
 
-def test_null_goes_back_to_the_default_where_null_may_stand() -> None:
-    assert assigned({("model",): "large"}, "model=null") == {}
+def test_null_resets_to_the_default_where_null_is_allowed() -> None:
+    assert apply_assignment({("model",): "large"}, "model=null") == {}
     for word, allowed in (("commit=null", "true or false"), ("notify.events=null", "a list")):
-        with pytest.raises(ConfigError, match=f"got null; expected {allowed}"):
-            assigned({}, word)
+        with pytest.raises(ConfigError, match=f"found null; allowed is {allowed}"):
+            apply_assignment({}, word)
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "expected"),
     [
-        ("commit", "--set commit: there is no value.\nWrite --set key=value"),
-        ("limits={}", "limits has settings of its own.\nSet one of them, as limits.idleTimeout."),
-        ("comit=true", "--set: $.comit: unknown key with the value true; known keys: specsPath"),
+        ("commit", "--set commit: the value is missing.\nWrite --set key=value"),
+        ("limits={}", "limits is a section.\nSet one of its settings, such as limits.idleTimeout."),
+        ("comit=true", "--set: $.comit: unknown key, found with the value true; allowed here are specsPath"),
         ("limits.retrys=1", "Did you mean retries?"),
         ("limits.nudges.x=1", '$.limits.nudges: got {"x": 1}; expected an integer ≥ 0.'),
         ("=1", "unknown key"),
-        ("checkCommand=", 'got ""; expected a non-blank string'),
-        ("model=\x1b[2J", "--set: found model=␛[2J"),
-        ("\x9b2J=1", "--set: found \\x9b2J=1"),
+        ("checkCommand=", 'found ""; allowed is a text that is not blank'),
+        ("model=\x1b[2J", "--set: expected plain text, got model=␛[2J"),
+        ("\x9b2J=1", "--set: expected plain text, got \\x9b2J=1"),
     ],
 )
-def test_an_assignment_that_cannot_be_taken_is_told(word: str, said: str) -> None:
+def test_a_wrong_assignment_is_refused(word: str, expected: str) -> None:
     with pytest.raises((ConfigError, UsageError)) as caught:
-        assigned({}, word)
-    assert said in str(caught.value)
+        apply_assignment({}, word)
+    assert expected in str(caught.value)
     assert caught.value.exit_code == 2
 
 
@@ -231,8 +230,10 @@ def test_an_assignment_that_cannot_be_taken_is_told(word: str, said: str) -> Non
 
 
 def test_a_file_is_written_in_the_order_of_the_structs() -> None:
-    values = dict(flat({"notify": {"events": []}, "model": "m", "limits": {"retries": 1, "nudges": 1}, "commit": True}))
-    assert json.dumps(nested(values)) == (
+    values = dict(
+        flatten({"notify": {"events": []}, "model": "m", "limits": {"retries": 1, "nudges": 1}, "commit": True})
+    )
+    assert json.dumps(nest(values)) == (
         '{"commit": true, "model": "m", "limits": {"nudges": 1, "retries": 1}, "notify": {"events": []}}'
     )
 
@@ -252,18 +253,18 @@ def test_a_file_is_written_in_the_order_of_the_structs() -> None:
         (b"", {}, []),
     ],
 )
-def test_what_is_right_in_a_broken_file_is_kept_and_each_other_thing_is_told(
+def test_valid_settings_in_an_invalid_file_are_kept_and_the_others_are_problems(
     data: bytes, kept: dict[str, Any], wrong: list[str]
 ) -> None:
-    values, problems = salvaged(data, "file")
-    assert nested(values) == kept
+    values, problems = salvage(data, "file")
+    assert nest(values) == kept
     assert len(problems) == len(wrong)
-    for problem, words in zip(problems, wrong, strict=True):
+    for problem, part in zip(problems, wrong, strict=True):
         assert problem.startswith("file: ")
-        assert words in problem
+        assert part in problem
 
 
-def test_backups_never_take_another_s_place(tmp_path: Path) -> None:
+def test_backups_never_replace_other_files(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for number in range(3):
         project.config_file.write_text(f"{number}")
@@ -272,68 +273,69 @@ def test_backups_never_take_another_s_place(tmp_path: Path) -> None:
     assert kept == ["0", "1", "2"]
 
 
-def test_a_key_that_is_there_twice_makes_a_file_broken_though_each_value_is_right(tmp_path: Path) -> None:
+def test_a_duplicate_key_makes_a_file_invalid_although_each_value_is_valid(tmp_path: Path) -> None:
     (tmp_path / "file").write_text('{"commit": true, "commit": false}')
     found = read(tmp_path / "file")
     assert len(found.problems) == 1
     assert "appears twice" in found.problems[0]
 
 
-def test_folders_that_cannot_be_made_leave_the_file_as_it_was(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_leaves_the_file_unchanged(tmp_path: Path) -> None:
     project = Project(tmp_path)
     (tmp_path / "file").touch()
     for path in ("file", "file/specs"):
-        with pytest.raises(StorageError, match="a file is in its way"):
+        with pytest.raises(StorageError, match="a file is in the way"):
             save(project, {("specsPath",): path}, read(project.config_file))
     assert not project.config_file.exists()
 
 
-# ---- the conversation -------------------------------------------------------------------------
+# ---- the dialogue -----------------------------------------------------------------------------
 
 
 def talk(project: Project, answers: Iterator[str]) -> list[str]:
-    """All that is said and asked."""
-    said: list[str] = []
+    """Run the dialogue; return all that it prints."""
+    printed: list[str] = []
 
     def ask(prompt: str) -> str:
-        said.append(prompt)
+        printed.append(prompt)
         return next(answers)
 
-    set_up(project, [], ask, said.append)
-    return said
+    set_up(project, [], ask, printed.append)
+    return printed
 
 
-def test_every_setting_is_asked_once_when_the_rest_is_wanted(tmp_path: Path) -> None:
+def test_every_setting_can_be_asked_and_is_asked_once(tmp_path: Path) -> None:
     def answers() -> Iterator[str]:
         yield from ("" for setting in SETTINGS if len(setting.path) == 1)
+        yield "perhaps"
         yield "yes"
         for section in SECTIONS:
             yield "yes"
             yield from ("" for setting in SETTINGS if setting.path[:-1] == section)
 
-    said = talk(Project(tmp_path), answers())
+    printed = talk(Project(tmp_path), answers())
     for setting in SETTINGS:
-        assert [line for line in said if line.startswith(f"{setting.key} [")] == [
+        assert [line for line in printed if line.startswith(f"{setting.key} [")] == [
             f"{setting.key} [{setting.shown({})}]: "
         ]
-        assert any(" ".join(line.split()) == setting.explanation for line in said)
+        assert any(" ".join(line.split()) == setting.explanation for line in printed)
     assert read(tmp_path / ".cuggino.json").values == {}
 
 
-def test_a_long_broken_file_is_shown_in_part(tmp_path: Path) -> None:
+def test_only_the_start_of_a_long_invalid_file_is_shown(tmp_path: Path) -> None:
     (tmp_path / ".cuggino.json").write_text("{\n" + "\x1b[2J\n" * 1000)
-    said: list[str] = []
-    set_up(Project(tmp_path), [], None, said.append)
-    assert len(said) < LINES_SHOWN + 20
-    assert f"    (showing {LINES_SHOWN} of 1001 lines)" in said
-    assert not any("\x1b" in line for line in said)
+    printed: list[str] = []
+    set_up(Project(tmp_path), [], None, printed.append)
+    assert len(printed) < LINES_SHOWN + 20
+    assert f"    (showing {LINES_SHOWN} of 1001 lines)" in printed
+    assert not any("\x1b" in line for line in printed)
 
 
-def test_what_ends_the_questions_ends_the_setup_with_nothing_written(tmp_path: Path) -> None:
+def test_an_error_while_asking_ends_the_setup_with_nothing_written(tmp_path: Path) -> None:
     def answers() -> Iterator[str]:
         yield "specs"
-        raise CugginoError("the person has gone")
+        raise CugginoError("the answers ended")
 
-    with pytest.raises(CugginoError, match="gone"):
+    with pytest.raises(CugginoError, match="answers ended"):
         talk(Project(tmp_path), answers())
     assert list(tmp_path.iterdir()) == []

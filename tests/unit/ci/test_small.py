@@ -70,16 +70,16 @@ def test_no_words_of_others_keep_ci_from_running() -> None:
 def test_every_event_of_a_ci_watch_is_shown() -> None:
     page = Page(100, False)
     told: list[tuple[events.CiEvent, list[str]]] = [
-        (events.CiStateLoaded(path="/p", resumed=True, iteration=3), ["[CI] Going on at iteration 3: /p"]),
+        (events.CiStateLoaded(path="/p", resumed=True, iteration=3), ["[CI] Resuming at iteration 3: /p"]),
         (
             events.CiPolled(iteration=2, actionable="pending", new_failures=0, new_threads=1, pending=("a, b", "c\nd")),
             ["[CI] 2: actionable=pending new_failures=0 new_threads=1 pending=[a, b, c d]"],
         ),
-        (events.CiPollFailed(attempt=2, message="HTTP 502"), ["[CI] The poll failed (attempt 2 of 5): HTTP 502"]),
+        (events.CiPollFailed(attempt=2, message="HTTP 502"), ["[CI] Poll failed (attempt 2 of 5): HTTP 502"]),
         (events.CiPushDetected(old="a" * 40, new="b" * 40), ["[CI] Somebody pushed: aaaaaaa → bbbbbbb"]),
         (events.CiCheckTriaged(check="t", verdict="flake", cause="\x1b[2J"), ["[CI] t: flake: ␛[2J"]),
-        (events.CiFixStarted(what="t", kind="check", attempt=2), ["[CI] The check t: an agent begins, attempt 2"]),
-        (events.CiFixStarted(what="a.py", kind="thread", attempt=1), ["[CI] The thread at a.py: an agent begins"]),
+        (events.CiFixStarted(what="t", kind="check", attempt=2), ["[CI] Working on the check t, attempt 2"]),
+        (events.CiFixStarted(what="a.py", kind="thread", attempt=1), ["[CI] Working on the thread at a.py"]),
         (
             events.CiFixFinished(what="t", kind="check", files=("a", "b"), summary="Did\nit."),
             ["[CI] t: 2 changed: a, b", "Did", "it."],
@@ -91,10 +91,10 @@ def test_every_event_of_a_ci_watch_is_shown() -> None:
         (events.CiPushed(branch="change", commit="c" * 40), ["[CI] Pushed ccccccc to change"]),
         (
             events.CiThreadAnswered(thread="T", path="a.py", fixed=False),
-            ["[CI] Answered the thread at a.py: nothing was changed"],
+            ["[CI] Answered the thread at a.py: without a change"],
         ),
         (events.CiNeedsPerson(what="t", reason="r"), ["[CI] For you: t: r"]),
-        (events.CiRateLimited(seconds=300, message="slow"), ["[CI] GitHub asks for patience, 5m: slow"]),
+        (events.CiRateLimited(seconds=300, message="slow"), ["[CI] GitHub limits requests, next poll in 5m: slow"]),
         (
             events.CiWatchEnded(exit="all_green", exit_code=0, summary=("pushed c",), state_file="/p"),
             ["[CI] Ended: all green", "  pushed c", "  state: /p"],
