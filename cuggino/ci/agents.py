@@ -23,8 +23,8 @@ from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
-from cuggino.ci.ports import Triage, Work
-from cuggino.ci.pull import Comment, Thread
+from cuggino.ci.ports import FixResult, Triage
+from cuggino.ci.pull_request import Comment, Thread
 from cuggino.ci.triage import VERDICT, triage_of
 from cuggino.config import Config
 from cuggino.errors import GitError, LlmSessionError, LlmSessionErrorKind, SandboxError
@@ -103,26 +103,26 @@ class SandboxedFixers:
             return Triage(verdict="real", cause=f"(no triage: {words})")
         return triage_of(result.structured, words)
 
-    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work:
+    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> FixResult:
         note = _failure(failure, log, cause)
         return await self._fix("fixer", "failure", note, f"Fix {failure.name}", head, send)
 
-    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work:
+    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> FixResult:
         return await self._fix("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
 
-    async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work:
+    async def fix_conflict(self, base: str, head: str, send: Send, /) -> FixResult:
         try:
             commit = await self._branch.fetch_from(self._base_remote, base)
             async with self._sandbox(head) as place:
                 return await self._merge(place, base, commit, send)
         except (SandboxError, GitError) as error:
-            return Work(summary=error.message, failed=True)
+            return FixResult(summary=error.message, failed=True)
 
     # ---- how it is done
 
     async def _fix(
         self, role: Literal["fixer", "thread"], key: str, note: str, title: str, head: str, send: Send
-    ) -> Work:
+    ) -> FixResult:
         try:
             async with self._sandbox(head) as place:
                 manifest = default_manifest(place.sandbox.root, self._config)
@@ -133,36 +133,36 @@ class SandboxedFixers:
                 prompt = prompts.fixing(role, {"root": str(place.sandbox.root), key: str(path), "check": check})
                 result, words = await self._run(place, Role.WORKER, prompt, manifest, send)
                 if result is None:
-                    return Work(summary=words, failed=True)
+                    return FixResult(summary=words, failed=True)
                 return await self._settle(place, manifest, title, words)
         except (SandboxError, GitError) as error:
-            return Work(summary=error.message, failed=True)
+            return FixResult(summary=error.message, failed=True)
 
-    async def _settle(self, place: _Place, manifest: SandboxManifest, title: str, words: str) -> Work:
+    async def _settle(self, place: _Place, manifest: SandboxManifest, title: str, words: str) -> FixResult:
         """One commit on the head, whatever commits the agent has made: their messages could keep CI from running."""
         sandbox = place.sandbox
         place.take_notes_back()
         settled = await settle(sandbox, Permits(manifest=manifest, bounds=self._bounds), title)
         left_out = f" (not pushed: {', '.join(settled.left_out)})" if settled.left_out else ""
         if settled.tip is None:
-            return Work(summary=f"{words}{left_out}")
+            return FixResult(summary=f"{words}{left_out}")
         tree = (await git_output(sandbox.repository, *SAFE, "rev-parse", f"{settled.tip}^{{tree}}")).decode().strip()
         tip = await commit_tree(sandbox, tree, (sandbox.base,), _subject(title))
         return await self._checked(place, tip, f"{words}{left_out}")
 
-    async def _checked(self, place: _Place, tip: str, words: str) -> Work:
+    async def _checked(self, place: _Place, tip: str, words: str) -> FixResult:
         """Nothing that the agent's own login consists of leaves this machine."""
         sandbox = place.sandbox
         if found := await leaks(sandbox.repository, sandbox.base, tip, place.secrets):
             where = ", ".join(leak.path or "a commit's message" for leak in found[:5])
-            return Work(summary=f"a secret is in what was written, so it is not pushed: {where}", failed=True)
+            return FixResult(summary=f"a secret is in what was written, so it is not pushed: {where}", failed=True)
         names = await git_output(
             sandbox.repository, *SAFE, "diff-tree", "-r", "-z", "--name-only", "--no-renames", sandbox.base, tip
         )
         files = tuple(name.decode(errors="backslashreplace") for name in names.split(b"\0")[:-1])
-        return Work(tip=tip, files=files, summary=words)
+        return FixResult(tip=tip, files=files, summary=words)
 
-    async def _merge(self, place: _Place, base: str, commit: str, send: Send) -> Work:
+    async def _merge(self, place: _Place, base: str, commit: str, send: Send) -> FixResult:
         sandbox, config = place.sandbox, self._config
         manifest = default_manifest(sandbox.root, config)
         permits = Permits(manifest=manifest, bounds=self._bounds)
@@ -194,7 +194,7 @@ class SandboxedFixers:
         )
         merged = await merge(merge_request, commit, sandbox.base, send)
         if not isinstance(merged, Merged):
-            return Work(summary=merged.reason)
+            return FixResult(summary=merged.reason)
         paths = ", ".join(conflict.path for conflict in merged.conflicts)
         return await self._checked(place, merged.commit, f"merged {base}: {merged.how}{f' ({paths})' if paths else ''}")
 

@@ -1,11 +1,12 @@
-"""The pull request's branch, by the person's own git and its logins. Never forced, and no hook of the branch runs."""
+"""The pull request's branch, through the person's own git and its logins: never forced, and without hooks."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from cuggino.ci.ports import NonFastForward, PollFailed, Refused
+from cuggino.ci.ports import NonFastForward, OperationFailed, PollFailed
 from cuggino.errors import GitError
 from cuggino.git.locked import repository_lock
 from cuggino.git.run import SAFE, git_output, refusal, run_git
@@ -15,13 +16,13 @@ _QUIET = ("--quiet", "--no-tags", "--refmap=", "--no-write-fetch-head", "--no-re
 
 
 class Remotes:
-    """What the repository at `root` calls the places that it knows."""
+    """The remotes of the repository at `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     async def named(self, slug: Slug) -> str | None:
-        """The remote that leads to this repository."""
+        """Return the name of the remote that leads to `slug`, or None."""
         for name, url in (await self._all()).items():
             found = slug_of(url)
             if found is not None and _same(found, slug):
@@ -29,7 +30,7 @@ class Remotes:
         return None
 
     async def address(self, slug: Slug, like: Slug) -> str:
-        """The remote that leads there, else an address, of the kind that the remote to `like` has."""
+        """Return the remote that leads to `slug`, or else a URL of the same form as that of the remote to `like`."""
         if (name := await self.named(slug)) is not None:
             return name
         model = (await self._all()).get(await self.named(like) or "origin", "")
@@ -49,29 +50,33 @@ def _same(one: Slug, other: Slug) -> bool:
     return (one.host, one.owner.lower(), one.name.lower()) == (other.host, other.owner.lower(), other.name.lower())
 
 
+@dataclass(frozen=True)
 class GitBranch:
-    """The `Branch` of a pull request: `name` at `remote`, a remote's name or an address."""
+    """The real `Branch`: `name` at `remote`, which is a remote's name or a URL, of the pull request `number`."""
 
-    def __init__(self, root: Path, common_dir: Path, remote: str, name: str, host: str, number: int) -> None:
-        self.name = name
-        self._root = root
-        self._common_dir = common_dir
-        self._remote = remote
-        self._number = number
-        self._login = ("-c", f"credential.https://{host}.helper=!gh auth git-credential")
+    root: Path
+    common_dir: Path
+    remote: str
+    name: str
+    host: str
+    number: int
+
+    @property
+    def _login(self) -> tuple[str, str]:
+        return "-c", f"credential.https://{self.host}.helper=!gh auth git-credential"
 
     async def head(self) -> str | None:
-        asked = ("ls-remote", "--quiet", self._remote, f"refs/heads/{self.name}")
-        done = await run_git(self._root, *SAFE, *self._login, *asked)
+        command = ("ls-remote", "--quiet", self.remote, f"refs/heads/{self.name}")
+        done = await run_git(self.root, *SAFE, *self._login, *command)
         if done.returncode != 0:
-            raise PollFailed(f"git cannot look at {self._remote}: {refusal(done.returncode, done.stderr).message}")
+            raise PollFailed(f"git cannot read {self.remote}: {refusal(done.returncode, done.stderr).message}")
         return done.stdout.decode().partition("\t")[0].strip() or None
 
     async def push(self, commit: str) -> None:
-        plain = ("-c", "push.gpgSign=false", "-c", "push.followTags=false")
-        how = ("push", "--quiet", "--no-verify", "--recurse-submodules=no")
-        where = (self._remote, f"{commit}:refs/heads/{self.name}")
-        done = await run_git(self._root, *SAFE, *plain, *self._login, *how, *where)
+        settings = ("-c", "push.gpgSign=false", "-c", "push.followTags=false")
+        push = ("push", "--quiet", "--no-verify", "--recurse-submodules=no")
+        refspec = f"{commit}:refs/heads/{self.name}"
+        done = await run_git(self.root, *SAFE, *settings, *self._login, *push, self.remote, refspec)
         if done.returncode == 0:
             return
         why = " ".join(refusal(done.returncode, done.stderr).message.split())
@@ -83,36 +88,35 @@ class GitBranch:
             return
         if now is not None and not await self._is_behind(now, commit):
             raise NonFastForward
-        raise Refused(why)
+        raise OperationFailed(why)
 
     async def _is_behind(self, old: str, new: str) -> bool:
-        return (await run_git(self._root, *SAFE, "merge-base", "--is-ancestor", old, new)).returncode == 0
+        return (await run_git(self.root, *SAFE, "merge-base", "--is-ancestor", old, new)).returncode == 0
 
     async def keep(self, commit: str) -> str:
-        name = f"ci/{self._number}-{commit[:12]}"
-        await git_output(self._root, *SAFE, "update-ref", f"refs/heads/{name}", commit)
+        name = f"ci/{self.number}-{commit[:12]}"
+        await git_output(self.root, *SAFE, "update-ref", f"refs/heads/{name}", commit)
         return name
 
     async def fetch(self, commit: str) -> None:
-        """Have this commit of the branch. GitError: it is not there."""
+        """Fetch this commit of the branch. Raise GitError if the branch does not have it."""
         if not await self._has(commit):
-            await self._fetch(self._remote, self.name)
+            await self.fetch_from(self.remote, self.name)
         if not await self._has(commit):
-            raise GitError(f"{self.name} of {self._remote} does not have the commit {commit} any more.")
+            raise GitError(f"{self.name} of {self.remote} no longer has the commit {commit}.")
 
     async def _has(self, commit: str) -> bool:
-        return (await run_git(self._root, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
+        return (await run_git(self.root, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
 
     async def fetch_from(self, remote: str, branch: str) -> str:
-        """The newest commit of another branch, there now. GitError."""
-        return await self._fetch(remote, branch)
+        """Fetch any branch and return its newest commit. Raise GitError.
 
-    async def _fetch(self, remote: str, branch: str) -> str:
-        """No ref of the person's moves: what is fetched has one of ours for as long as it takes."""
-        place = f"refs/cuggino/ci-{self._number}"
-        async with repository_lock(self._common_dir):
-            refspec = f"+refs/heads/{branch}:{place}"
-            await git_output(self._root, *SAFE, *self._login, "fetch", *_QUIET, remote, refspec)
-            commit = (await git_output(self._root, *SAFE, "rev-parse", place)).decode().strip()
-            await git_output(self._root, *SAFE, "update-ref", "-d", place)
+        The person's refs stay as they are: a temporary ref of ours holds what was fetched.
+        """
+        ref = f"refs/cuggino/ci-{self.number}"
+        async with repository_lock(self.common_dir):
+            refspec = f"+refs/heads/{branch}:{ref}"
+            await git_output(self.root, *SAFE, *self._login, "fetch", *_QUIET, remote, refspec)
+            commit = (await git_output(self.root, *SAFE, "rev-parse", ref)).decode().strip()
+            await git_output(self.root, *SAFE, "update-ref", "-d", ref)
         return commit

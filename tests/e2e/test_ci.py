@@ -280,7 +280,7 @@ async def test_the_old_head_that_github_still_shows_is_not_green(tmp_path: Path)
         ({"head_owner": "eve"}, "it comes from another repository (eve/r)"),
         ({"author": {"__typename": "User", "login": "eve"}}, "its author (eve) cannot write to the repository"),
         ({"author": {"__typename": "Bot", "login": "renovate"}}, "its author (renovate) cannot write"),
-        ({"author": None}, "whose account is gone"),
+        ({"author": None}, "its author (a deleted account)"),
         ({"viewer_permission": "READ"}, "cannot be pushed to with this login"),
     ],
 )
@@ -363,7 +363,7 @@ async def test_there_is_no_such_pull_request_or_no_login(tmp_path: Path, gh: Pat
     with ci_house(tmp_path, gh) as house:
         finished = await house.watch("13")
         assert finished.code == 1
-        assert "There is no pull request #13 in o/r" in finished.events[-1].summary[0]  # type: ignore[union-attr]
+        assert "Pull request #13 does not exist in o/r" in finished.events[-1].summary[0]  # type: ignore[union-attr]
         house.environment.pop("GH_TOKEN")
         finished = await house.watch("12")
         assert (finished.code, finished.out) == (1, "")
@@ -483,7 +483,7 @@ async def test_status_is_one_look(tmp_path: Path, gh: Path) -> None:
             "  thread, to act on: app.py:1, mia: Why so?",
             "  thread, for you: b.py:2, eve: ^[[31mred",
             "actionable=failing new_failures=1 new_threads=1 pending=[lint]",
-            "GitHub: 1 request; 4999 of 5000 points are left in this hour.",
+            "GitHub: 1 request; 4999 of 5000 points left this hour.",
         ]
         assert before == house.persons_tree
         assert not house.state.exists()
@@ -534,7 +534,7 @@ async def test_it_is_shown_for_people(tmp_path: Path) -> None:
             lines[-4:]
             == [
                 "[CI] Ended: all green",
-                "  mended test: nobody knows",
+                "  fixed test: nobody knows",
                 f"  pushed {commit}",
                 "  now: actionable=passing new_failures=0 new_threads=0 pending=[]",
                 f"  state: {house.state}",

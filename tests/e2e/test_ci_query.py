@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuggino.ci.hub import LOOKUP
+from cuggino.ci.find import LOOKUP
 from cuggino.ci.query import QUERY
 
 pytestmark = pytest.mark.e2e

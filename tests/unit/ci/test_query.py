@@ -184,7 +184,7 @@ async def test_what_is_missing_makes_the_whole_poll_fail(answer: Any) -> None:
 
 async def test_a_push_between_two_pages_makes_the_poll_fail() -> None:
     moved = page([], headRef={"target": {"oid": "b" * 40, "statusCheckRollup": None}})
-    with pytest.raises(Unreadable, match="changed while it was read"):
+    with pytest.raises(Unreadable, match="changed while it was being read"):
         await look(page([], more_checks="c1"), moved)
 
 

@@ -1,41 +1,18 @@
-"""Logs cut down, a triage's words, an answer's text, lines for people."""
+"""A triage agent's answer, the text of a reply, commit subjects, lines for people."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cuggino import events
 from cuggino.ci.agents import _subject
 from cuggino.ci.fixing import answer
-from cuggino.ci.logs import trimmed
-from cuggino.ci.ports import Work
+from cuggino.ci.ports import FixResult
 from cuggino.ci.triage import triage_of
 from cuggino.output.ci import ci_lines
 from cuggino.output.page import Page
-
-
-def test_a_logs_time_stamps_and_colours_go() -> None:
-    log = b"\xef\xbb\xbf2026-01-01T00:00:00.123Z \x1b[31mred\x1b[0m\r\n2026-01-01T00:00:01Z ##[error]no\r\n\r\n\xff"
-    assert trimmed(log) == "red\n##[error]no\n\n\ufffd"
-
-
-def test_a_long_log_keeps_its_errors_and_its_end() -> None:
-    lines = [f"line {number}" for number in range(10_000)]
-    lines[5000] = "##[error]here"
-    kept = trimmed("\n".join(lines).encode()).split("\n")
-    assert len(kept) < 700
-    assert kept[0] == "[… 4940 lines are left out]"
-    assert "##[error]here" in kept
-    assert kept[-1] == "line 9999"
-
-
-@given(st.binary(max_size=5000), st.integers(1, 50))
-def test_any_log_is_cut_down(piece: bytes, times: int) -> None:
-    assert len(trimmed(piece * times).split("\n")) <= 1300
 
 
 @pytest.mark.parametrize(
@@ -49,19 +26,19 @@ def test_any_log_is_cut_down(piece: bytes, times: int) -> None:
         (None, "{" * 5000, "real", "{" * 1000),
     ],
 )
-def test_what_a_triage_says(structured: Any, words: str, verdict: str, cause: str) -> None:
+def test_the_last_answer_of_a_triage_agent_counts(structured: Any, words: str, verdict: str, cause: str) -> None:
     triage = triage_of(structured, words)
     assert (triage.verdict, triage.cause) == (verdict, cause)
 
 
-def test_an_answer_can_neither_command_bots_nor_be_taken_for_another() -> None:
-    text = answer(Work(tip="c" * 40, summary="/approve\n@bors r+\n<!-- cuggino: answer to 9 -->"), "5")
+def test_a_reply_cannot_command_bots_or_pass_for_another() -> None:
+    text = answer(FixResult(tip="c" * 40, summary="/approve\n@bors r+\n<!-- cuggino: answer to 9 -->"), "5")
     assert text.splitlines()[2:5] == ["> /approve", "> @\u200bbors r+", ">  cuggino: answer to 9 -->"]
     assert text.endswith("\n\n<!-- cuggino: answer to 5 -->")
-    assert len(answer(Work(summary="x" * 100_000), "5")) < 5000
+    assert len(answer(FixResult(summary="x" * 100_000), "5")) < 5000
 
 
-def test_no_words_of_others_keep_ci_from_running() -> None:
+def test_a_commit_subject_cannot_keep_ci_from_running() -> None:
     assert _subject("Fix test [skip ci] @mia closes #5\nskip-checks: true") == (
         "Fix test (skip ci) mia closes 5 skip-checks: true"
     )
