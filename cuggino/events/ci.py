@@ -1,4 +1,4 @@
-"""What a watch over a pull request does."""
+"""Events of a watch over a pull request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cuggino.events.agent import Event
 
 
 class CiEvent(Event, frozen=True, kw_only=True):
-    """A step of a watch over a pull request."""
+    """An event of a watch over a pull request."""
 
 
 class CiStateLoaded(CiEvent, frozen=True, kw_only=True):
-    """The state file was there (`resumed`) or was made."""
+    """The state file was read (`resumed`), or there is none yet."""
 
     path: str
     resumed: bool
@@ -20,7 +20,7 @@ class CiStateLoaded(CiEvent, frozen=True, kw_only=True):
 
 
 class CiPolled(CiEvent, frozen=True, kw_only=True):
-    """What a poll has told. `pending` are checks' names."""
+    """A poll was read. `pending` are names of checks."""
 
     iteration: int
     actionable: Literal["failing", "pending", "passing"]
@@ -30,14 +30,14 @@ class CiPolled(CiEvent, frozen=True, kw_only=True):
 
 
 class CiPollFailed(CiEvent, frozen=True, kw_only=True):
-    """Nothing is known of the pull request now; `attempt` counts from 1, five in a row end the watch."""
+    """A poll failed. `attempt` counts from 1; five in a row end the watch."""
 
     attempt: int
     message: str
 
 
 class CiPushDetected(CiEvent, frozen=True, kw_only=True):
-    """The head is another one than was known; handled checks count as new again."""
+    """Somebody else pushed: handled checks count as new again."""
 
     old: str
     new: str
@@ -50,7 +50,7 @@ class CiCheckTriaged(CiEvent, frozen=True, kw_only=True):
 
 
 class CiFixStarted(CiEvent, frozen=True, kw_only=True):
-    """An agent works on a check, a thread (its file) or the conflict with the base."""
+    """An agent starts on a check, a thread (`what` is its file) or the conflict with the base."""
 
     what: str
     kind: Literal["check", "thread", "conflict"]
@@ -58,7 +58,7 @@ class CiFixStarted(CiEvent, frozen=True, kw_only=True):
 
 
 class CiFixFinished(CiEvent, frozen=True, kw_only=True):
-    """`files` were changed; `summary` is the agent's own."""
+    """The agent changed `files`; `summary` is its own."""
 
     what: str
     kind: Literal["check", "thread", "conflict"]
@@ -78,21 +78,21 @@ class CiThreadAnswered(CiEvent, frozen=True, kw_only=True):
 
 
 class CiNeedsPerson(CiEvent, frozen=True, kw_only=True):
-    """Left to the person; said once."""
+    """Something is left to the person, which is reported once."""
 
     what: str
     reason: str
 
 
 class CiRateLimited(CiEvent, frozen=True, kw_only=True):
-    """GitHub asks for patience; the next poll is `seconds` away."""
+    """GitHub limits requests; the next poll is in `seconds`."""
 
     seconds: float
     message: str
 
 
 class CiWatchEnded(CiEvent, frozen=True, kw_only=True):
-    """The last one, always. `summary` are lines for people; `state_file` is its path."""
+    """Always the last event. `summary` are lines for people; `state_file` is a path."""
 
     exit: Literal["all_green", "pr_merged", "pr_closed", "iterations", "failed", "interrupted"]
     exit_code: int

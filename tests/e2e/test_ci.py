@@ -540,4 +540,4 @@ async def test_it_is_shown_for_people(tmp_path: Path) -> None:
                 f"  state: {house.state}",
             ][-4:]
         )
-        assert "[CI] The check test: an agent begins, attempt 1" in lines
+        assert "[CI] An agent starts on the check test, attempt 1" in lines

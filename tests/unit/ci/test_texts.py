@@ -8,6 +8,7 @@ import pytest
 
 from cuggino import events
 from cuggino.ci.agents import _subject
+from cuggino.ci.decide import conflict_name
 from cuggino.ci.fixing import answer
 from cuggino.ci.ports import FixResult
 from cuggino.ci.triage import triage_of
@@ -44,39 +45,37 @@ def test_a_commit_subject_cannot_keep_ci_from_running() -> None:
     )
 
 
+SHOWN: list[tuple[events.CiEvent, str]] = [
+    (events.CiStateLoaded(path="/p", resumed=True, iteration=3), "Resuming at iteration 3: /p"),
+    (events.CiStateLoaded(path="/p", resumed=False, iteration=0), "A new watch: /p"),
+    (
+        events.CiPolled(iteration=2, actionable="pending", new_failures=0, new_threads=1, pending=("a, b", "c\nd")),
+        "2: actionable=pending new_failures=0 new_threads=1 pending=[a, b, c d]",
+    ),
+    (events.CiPollFailed(attempt=2, message="HTTP 502"), "The poll failed (attempt 2 of 5): HTTP 502"),
+    (events.CiPushDetected(old="a" * 40, new="b" * 40), "Somebody pushed: aaaaaaa → bbbbbbb"),
+    (events.CiCheckTriaged(check="t", verdict="flake", cause="\x1b[2J"), "t: flake: ␛[2J"),
+    (events.CiFixStarted(what="t", kind="check", attempt=2), "An agent starts on the check t, attempt 2"),
+    (events.CiFixStarted(what="a.py", kind="thread", attempt=1), "An agent starts on the thread at a.py"),
+    (
+        events.CiFixStarted(what=conflict_name("main"), kind="conflict", attempt=1),
+        "An agent starts on the merge conflict with main, attempt 1",
+    ),
+    (events.CiFixFinished(what="t", kind="check", files=("a", "b"), summary="A\nb."), "t: 2 changed: a, b\nA\nb."),
+    (events.CiFixFinished(what="t", kind="check", files=(), summary="No."), "t: nothing changed\nNo."),
+    (events.CiPushed(branch="change", commit="c" * 40), "Pushed ccccccc to change"),
+    (events.CiThreadAnswered(thread="T", path="a.py", fixed=False), "Answered the thread at a.py without a commit"),
+    (events.CiNeedsPerson(what="t", reason="r"), "For you: t: r"),
+    (events.CiRateLimited(seconds=300, message="slow"), "Rate limit of GitHub, waiting 5m: slow"),
+    (
+        events.CiWatchEnded(exit="all_green", exit_code=0, summary=("pushed c",), state_file="/p"),
+        "Ended: all green\n  pushed c\n  state: /p",
+    ),
+]
+
+
 def test_every_event_of_a_ci_watch_is_shown() -> None:
-    page = Page(100, False)
-    told: list[tuple[events.CiEvent, list[str]]] = [
-        (events.CiStateLoaded(path="/p", resumed=True, iteration=3), ["[CI] Going on at iteration 3: /p"]),
-        (
-            events.CiPolled(iteration=2, actionable="pending", new_failures=0, new_threads=1, pending=("a, b", "c\nd")),
-            ["[CI] 2: actionable=pending new_failures=0 new_threads=1 pending=[a, b, c d]"],
-        ),
-        (events.CiPollFailed(attempt=2, message="HTTP 502"), ["[CI] The poll failed (attempt 2 of 5): HTTP 502"]),
-        (events.CiPushDetected(old="a" * 40, new="b" * 40), ["[CI] Somebody pushed: aaaaaaa → bbbbbbb"]),
-        (events.CiCheckTriaged(check="t", verdict="flake", cause="\x1b[2J"), ["[CI] t: flake: ␛[2J"]),
-        (events.CiFixStarted(what="t", kind="check", attempt=2), ["[CI] The check t: an agent begins, attempt 2"]),
-        (events.CiFixStarted(what="a.py", kind="thread", attempt=1), ["[CI] The thread at a.py: an agent begins"]),
-        (
-            events.CiFixFinished(what="t", kind="check", files=("a", "b"), summary="Did\nit."),
-            ["[CI] t: 2 changed: a, b", "Did", "it."],
-        ),
-        (
-            events.CiFixFinished(what="t", kind="check", files=(), summary="No."),
-            ["[CI] t: nothing changed", "No."],
-        ),
-        (events.CiPushed(branch="change", commit="c" * 40), ["[CI] Pushed ccccccc to change"]),
-        (
-            events.CiThreadAnswered(thread="T", path="a.py", fixed=False),
-            ["[CI] Answered the thread at a.py: nothing was changed"],
-        ),
-        (events.CiNeedsPerson(what="t", reason="r"), ["[CI] For you: t: r"]),
-        (events.CiRateLimited(seconds=300, message="slow"), ["[CI] GitHub asks for patience, 5m: slow"]),
-        (
-            events.CiWatchEnded(exit="all_green", exit_code=0, summary=("pushed c",), state_file="/p"),
-            ["[CI] Ended: all green", "  pushed c", "  state: /p"],
-        ),
-    ]
-    for event, lines in told:
-        assert [line.rstrip() for line in ci_lines(event, page)] == lines
-    assert {type(event) for event, _ in told} == set(events.CiEvent.__subclasses__())
+    for event, text in SHOWN:
+        lines = [line.rstrip() for line in ci_lines(event, Page(100, False))]
+        assert "\n".join(lines) == f"[CI] {text}"
+    assert {type(event) for event, _ in SHOWN} == set(events.CiEvent.__subclasses__())
