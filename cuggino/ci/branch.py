@@ -25,7 +25,7 @@ class Remotes:
         """Return the name of the remote that leads to `slug`, or None."""
         for name, url in (await self._all()).items():
             found = slug_of(url)
-            if found is not None and _same(found, slug):
+            if found is not None and (found.host, str(found).lower()) == (slug.host, str(slug).lower()):
                 return name
         return None
 
@@ -44,10 +44,6 @@ class Remotes:
         listed = await run_git(self._root, *SAFE, "config", "-z", "--get-regexp", r"^remote\..*\.url$")
         entries = (entry.decode(errors="surrogateescape").partition("\n") for entry in listed.stdout.split(b"\0")[:-1])
         return {key.removeprefix("remote.").removesuffix(".url"): url for key, _, url in entries}
-
-
-def _same(one: Slug, other: Slug) -> bool:
-    return (one.host, one.owner.lower(), one.name.lower()) == (other.host, other.owner.lower(), other.name.lower())
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ class GitBranch:
     async def fetch_from(self, remote: str, branch: str) -> str:
         """Fetch any branch and return its newest commit. Raise GitError.
 
-        The person's refs stay as they are: a temporary ref of ours holds what was fetched.
+        The person's refs stay as they are: a temporary ref of ours holds the commit.
         """
         ref = f"refs/cuggino/ci-{self.number}"
         async with repository_lock(self.common_dir):

@@ -1,4 +1,4 @@
-"""What a watch over a pull request does next: pure functions of a poll and of what is remembered.
+"""Decide what a watch over a pull request does next: pure functions of a poll and of the stored state.
 
 Names decide whether a failure is new, never times. Green is what remains when nothing contradicts it.
 """
@@ -222,16 +222,12 @@ def _new_failures(checks: Sequence[Check], state: CiState) -> tuple[Failure, ...
     rerun = {rerun.run for rerun in state.reruns if rerun.head == state.head}
     failed = [
         check for check in checks
-        if check.outcome == "failed" and check.name not in state.handled_checks and run_id(check) not in rerun
+        if check.outcome == "failed" and check.name not in state.handled_checks and str(check.id) not in rerun
     ]  # fmt: skip
     return tuple(
         Failure(name=name, checks=tuple(check for check in failed if check.name == name))
         for name in dict.fromkeys(check.name for check in failed)
     )
-
-
-def run_id(check: Check) -> str:
-    return str(check.id)
 
 
 def was_rerun(failure: Failure, state: CiState) -> bool:

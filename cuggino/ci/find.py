@@ -20,9 +20,7 @@ LOOKUP = """\
 query($owner: String!, $name: String!, $branch: String!) {
   repository(owner: $owner, name: $name) {
     ref(qualifiedName: $branch) {
-      associatedPullRequests(states: OPEN, first: 10) {
-        nodes { number repository { name owner { login } } }
-      }
+      associatedPullRequests(states: OPEN, first: 10) { nodes { number repository { name owner { login } } } }
     }
   }
 }
@@ -112,17 +110,14 @@ async def _pull_request_of(github: GitHub, slug: Slug, branch: str) -> tuple[Slu
     try:
         ref = msgspec.json.decode(answer.body)["data"]["repository"]["ref"]
         nodes = ref["associatedPullRequests"]["nodes"] if ref is not None else []
-        bases = [node["repository"] for node in nodes]
-        found = [
-            (Slug(base["owner"]["login"], base["name"], slug.host), node["number"])
-            for base, node in zip(bases, nodes, strict=True)
-        ]
+        found = [(node["repository"]["owner"]["login"], node["repository"]["name"], node["number"]) for node in nodes]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError, RecursionError):
         raise GitHubError(f"GitHub does not list the pull requests of {branch}: {words(answer)}") from None
     if len(found) != 1:
-        numbers = ", ".join(f"#{number}" for _, number in found)
+        numbers = ", ".join(f"#{number}" for *_, number in found)
         raise GitHubError(
             f"The branch {branch} of {slug} has {f'several pull requests: {numbers}' if found else 'no pull request'}.",
             advice="Name one: cuggino ci watch NUMBER",
         )
-    return found[0]
+    owner, name, number = found[0]
+    return Slug(owner, name, slug.host), number

@@ -1,7 +1,8 @@
-"""What a watch does about a poll: it answers threads, and triages, reruns and fixes failures."""
+"""Act on a poll: answer threads, and triage, rerun and fix failures."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from cuggino.ci import decide
@@ -17,14 +18,15 @@ from cuggino.ci.ports import (
     RateLimited,
     Triage,
 )
-from cuggino.ci.pull_request import Check, PullRequestSnapshot, Thread
-from cuggino.ci.state import Push, Reply, Rerun, one_line, replace
+from cuggino.ci.pull_request import PullRequestSnapshot, Thread
+from cuggino.ci.state import CiState, Push, Reply, Rerun, one_line, replace
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 from cuggino.events import CiCheckTriaged, CiFixFinished, CiFixStarted, CiThreadAnswered, SystemMessage
 
 _SHOWN = 4000
 """Characters of an agent's summary in an answer to a thread."""
 
+_GIVEN_UP = f"it still fails after {ATTEMPTS} attempts to fix it"
 _PASSING = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.USAGE_LIMIT, LlmSessionErrorKind.NETWORK)
 
 
@@ -45,21 +47,21 @@ class PullRequestFixer:
 
     async def recover(self, pull: PullRequestSnapshot) -> None:
         """Find out about everything in flight, which a kill or a rate limit left open, whether it happened."""
-        for flight in self._journal.read().in_flight:
-            if isinstance(flight, Push):
-                if await self._branch.head() == flight.commit:
-                    await self._journal.land_push(flight, pull.branch)
+        for operation in self._journal.read().in_flight:
+            if isinstance(operation, Push):
+                if await self._branch.head() == operation.commit:
+                    await self._journal.finish_push(operation, pull.branch)
                 else:
-                    self._journal.land(flight, f"was not pushed: {flight.what}", tried=False)
+                    self._journal.finish(operation, f"was not pushed: {operation.what}", tried=False)
                 continue
-            thread = next((thread for thread in pull.threads if thread.id == flight.thread), None)
-            unsent = self._unsent.pop(flight, None)
-            if thread is not None and decide.has_answer(thread, flight.comment):
-                self._journal.land(flight, f"was answered: {thread.path}")
+            thread = next((thread for thread in pull.threads if thread.id == operation.thread), None)
+            unsent = self._unsent.pop(operation, None)
+            if thread is not None and decide.has_answer(thread, operation.comment):
+                self._journal.finish(operation, f"was answered: {thread.path}")
             elif unsent is not None:
-                await self._answer(flight, *unsent)
+                await self._answer(operation, *unsent)
             else:
-                self._journal.land(flight, f"was not answered: {flight.thread}", tried=False)
+                self._journal.finish(operation, f"was not answered: {operation.thread}", tried=False)
 
     # ---- threads
 
@@ -93,23 +95,23 @@ class PullRequestFixer:
         ):
             self._journal.record(lambda state: state.with_thread_handled(thread.id, last))
             return
-        flight = Reply(thread.id, last)
-        self._journal.take_off(flight)
-        await self._answer(flight, thread, result)
+        operation = Reply(thread.id, last)
+        self._journal.start(operation)
+        await self._answer(operation, thread, result)
 
-    async def _answer(self, flight: Reply, thread: Thread, result: FixResult) -> None:
+    async def _answer(self, operation: Reply, thread: Thread, result: FixResult) -> None:
         try:
-            await self._api.reply(thread.comments[0].id, answer(result, flight.comment))
+            await self._api.reply(thread.comments[0].id, answer(result, operation.comment))
         except RateLimited:
-            self._unsent[flight] = thread, result
+            self._unsent[operation] = thread, result
             raise
         except OperationFailed as failure:
-            self._journal.land(flight, f"could not answer {thread.path}: {failure}")
-            key = f"thread {thread.id} {flight.comment}"
+            self._journal.finish(operation, f"could not answer {thread.path}: {failure}")
+            key = f"thread {thread.id} {operation.comment}"
             await self._journal.leave(key, thread.path, f"the answer could not be posted: {failure}")
             return
         how = f"with {result.tip[:7]}" if result.tip else "without a change"
-        self._journal.land(flight, f"answered {thread.path} {how}")
+        self._journal.finish(operation, f"answered {thread.path} {how}")
         self._journal.report.threads.append((thread.path, result.tip, result.summary))
         await self._send(CiThreadAnswered(thread=thread.id, path=thread.path, fixed=result.tip is not None))
 
@@ -148,7 +150,7 @@ class PullRequestFixer:
         """Return its log and why it failed; None if that is left for the next poll, or to a person."""
         state = self._journal.read()
         if state.attempts.get(failure.name, 0) >= ATTEMPTS:
-            await self._give_up(failure.name)
+            await self._leave_check(failure.name, _GIVEN_UP)
             return None
         if all(check.word == "ACTION_REQUIRED" for check in failure.checks):
             await self._leave_check(failure.name, "a person has to act on it")
@@ -156,7 +158,7 @@ class PullRequestFixer:
         if any(check.is_action and check.run is None for check in failure.checks):
             self._journal.log(f"left for the next poll, its run is still starting: {failure.name}")
             return None
-        key = " ".join((*(f"{decide.run_id(check)} {check.started}" for check in failure.checks), failure.name))
+        key = " ".join((*(f"{check.id} {check.started}" for check in failure.checks), failure.name))
         if key not in self._triaged:
             found = await self._ask_for_triage(failure)
             if found is None:
@@ -199,7 +201,8 @@ class PullRequestFixer:
                 if reason := requested.get(check.run or 0):
                     await self._leave_check(failure.name, f"its jobs could not be run again: {reason}")
                     break
-                self._record_rerun(failure, check)
+                rerun = Rerun(self._journal.read().head, str(check.id), failure.name)
+                self._journal.record(partial(CiState.with_rerun, rerun=rerun))
                 self._journal.log(f"run again: {failure.name}: {triage.verdict}: {triage.cause}")
 
     async def _request_rerun(self, run: int) -> str | None:
@@ -209,16 +212,12 @@ class PullRequestFixer:
             return str(failure)
         return None
 
-    def _record_rerun(self, failure: Failure, check: Check) -> None:
-        rerun = Rerun(self._journal.read().head, decide.run_id(check), failure.name)
-        self._journal.record(lambda state: replace(state, reruns=(*state.reruns, rerun)))
-
     async def _fix(self, pull: PullRequestSnapshot, failure: Failure, log: str, cause: str) -> None:
         name = failure.name
         state = self._journal.read()
         attempt = state.attempts.get(name, 0) + 1
         if attempt > ATTEMPTS:
-            await self._give_up(name)
+            await self._leave_check(name, _GIVEN_UP)
             return
         kind: Literal["check", "conflict"] = "check" if failure.checks else "conflict"
         await self._send(CiFixStarted(what=name, kind=kind, attempt=attempt))
@@ -240,30 +239,27 @@ class PullRequestFixer:
         key = name if attempt >= ATTEMPTS else f"{name} at {state.head[:12]}"
         await self._journal.leave(key, name, f"attempt {attempt} to fix it changed nothing: {result.summary}")
 
-    async def _give_up(self, name: str) -> None:
-        await self._leave_check(name, f"it still fails after {ATTEMPTS} attempts to fix it")
-
     async def _leave_check(self, name: str, reason: str) -> None:
         self._journal.record(lambda state: state.with_check_handled(name))
         await self._journal.leave(name, name, reason)
 
     # ---- for both
 
-    async def _push(self, pull: PullRequestSnapshot, flight: Push) -> bool:
+    async def _push(self, pull: PullRequestSnapshot, operation: Push) -> bool:
         """Return whether it is the branch's head now; if not, it is kept and left to the person."""
-        self._journal.take_off(flight)
+        self._journal.start(operation)
         try:
-            await self._branch.push(flight.commit)
+            await self._branch.push(operation.commit)
         except NonFastForward:
-            self._journal.land(flight, f"not pushed, somebody else pushed first: {flight.what}")
+            self._journal.finish(operation, f"not pushed, somebody else pushed first: {operation.what}")
             raise
         except OperationFailed as failure:
-            kept = await self._branch.keep(flight.commit)
-            self._journal.land(flight, f"could not push {flight.what}: {failure}")
+            kept = await self._branch.keep(operation.commit)
+            self._journal.finish(operation, f"could not push {operation.what}: {failure}")
             reason = f"the push failed; the commit is kept in the branch {kept}: {failure}"
-            await self._journal.leave(f"push {flight.commit}", flight.what, reason)
+            await self._journal.leave(f"push {operation.commit}", operation.what, reason)
             return False
-        await self._journal.land_push(flight, pull.branch)
+        await self._journal.finish_push(operation, pull.branch)
         return True
 
     async def _postpone(self, what: str, error: LlmSessionError) -> None:
@@ -275,7 +271,7 @@ class PullRequestFixer:
 
 
 def answer(result: FixResult, comment: str) -> str:
-    """Return what is posted. The agent's summary is quoted and mentions nobody: bots obey what a member writes."""
+    """Return the reply to post. The agent's summary is quoted and mentions nobody: bots obey what a member writes."""
     words = result.summary.strip()
     words = f"{words[:_SHOWN]} […]" if len(words) > _SHOWN else words
     quoted = "\n".join(f"> {line}".rstrip() for line in words.replace("@", "@\u200b").replace("<!--", "").splitlines())

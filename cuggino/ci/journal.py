@@ -48,8 +48,8 @@ def _short(text: str) -> str:
 class Journal:
     """The record of one watch. `busy` and `head_moved` are about the current iteration.
 
-    What is about to be done outside is in the state file before it is done, and its result right after: a watch that
-    is killed in between checks whether it happened, and does nothing twice.
+    An operation outside is written into the state file before it happens, and its result right after. If a watch is
+    killed in between, the next one finds out whether it happened, and does nothing twice.
     """
 
     def __init__(self, file: StateFile, report: CiReport, send: Send, now: Callable[[], datetime]) -> None:
@@ -76,33 +76,35 @@ class Journal:
     def log(self, text: str) -> None:
         self._file.update(lambda state: state.with_log(text, self._now()))
 
-    def take_off(self, flight: Push | Reply) -> None:
-        """Record what is about to be done outside."""
-        self._file.update(lambda state: replace(state, in_flight=(*state.in_flight, flight)))
+    def start(self, operation: Push | Reply) -> None:
+        """Record that the operation is about to happen."""
+        self._file.update(lambda state: replace(state, in_flight=(*state.in_flight, operation)))
 
-    def land(self, flight: Push | Reply, text: str, *, tried: bool = True) -> None:
-        """Record the end of what was in flight, in one write. `tried`: it counts as handled, or as an attempt."""
-        self.record(lambda state: self._landed(state, flight, text, tried=tried))
+    def finish(self, operation: Push | Reply, text: str, *, tried: bool = True) -> None:
+        """Record the end of the operation in one write. `tried`: it counts as handled, or as an attempt."""
+        self.record(lambda state: self._finished(state, operation, text, tried=tried))
 
-    def _landed(self, state: CiState, flight: Push | Reply, text: str, *, tried: bool) -> CiState:
-        in_flight = tuple(each for each in state.in_flight if each != flight)
+    def _finished(self, state: CiState, operation: Push | Reply, text: str, *, tried: bool) -> CiState:
+        in_flight = tuple(each for each in state.in_flight if each != operation)
         state = replace(state.with_log(text, self._now()), in_flight=in_flight)
-        if isinstance(flight, Push) and flight.kind == "check" and tried:
-            return state.with_attempt(flight.what)
-        if isinstance(flight, Reply) and tried:
-            return state.with_thread_handled(flight.thread, flight.comment)
+        if isinstance(operation, Push) and operation.kind == "check" and tried:
+            return state.with_attempt(operation.what)
+        if isinstance(operation, Reply) and tried:
+            return state.with_thread_handled(operation.thread, operation.comment)
         return state
 
-    async def land_push(self, flight: Push, branch: str) -> None:
-        """Record that `flight` is the branch's head now."""
+    async def finish_push(self, operation: Push, branch: str) -> None:
+        """Record that `operation` is the branch's head now."""
         self.head_moved = True
-        text = f"pushed {flight.commit[:7]}: {flight.what}"
-        self.record(lambda state: self._landed(state, flight, text, tried=True).with_head(flight.commit, self._now()))
-        self.report.commits.append(flight.commit)
-        await self.send(CiPushed(branch=branch, commit=flight.commit))
+        text = f"pushed {operation.commit[:7]}: {operation.what}"
+        self.record(
+            lambda state: self._finished(state, operation, text, tried=True).with_head(operation.commit, self._now())
+        )
+        self.report.commits.append(operation.commit)
+        await self.send(CiPushed(branch=branch, commit=operation.commit))
 
     async def leave(self, key: str, what: str, reason: str) -> None:
-        """Leave it to the person, which is reported once for each `key`."""
+        """Leave `what` to the person, and report that once for each `key`."""
         key = one_line(key)
         if key not in self.read().left:
             self._file.update(lambda state: replace(state, left=(*state.left, key)))

@@ -90,7 +90,7 @@ class GitHubPullRequest:
             parts = (output.title, output.summary, output.text)
             return f"{head}\n\n{trim_log(chr(10).join(part for part in parts if part).encode())}"
         answer = await self._read(f"{self._slug.api}/actions/jobs/{check.id}/logs")
-        log = trim_log(answer.body) if answer.ok else f"GitHub has no log of it: {words(answer)}"
+        log = trim_log(answer.body) if answer.ok else f"GitHub has no log for it: {words(answer)}"
         return f"{head}\n\n{log}"
 
     async def _read(self, path: str) -> Answer:
@@ -146,7 +146,7 @@ _ERROR = "##[error]"
 def trim_log(log: bytes) -> str:
     """Return a job's log without time stamps and colours: the lines around errors and the end, a few hundred lines.
 
-    An agent reads all of it, and logs can have any length.
+    An agent reads the whole result, and logs can have any length.
     """
     text = log.decode(errors="replace").replace("\r\n", "\n")
     lines = [_COLOURS.sub("", _TIME.sub("", line))[:_WIDTH] for line in text.split("\n")]

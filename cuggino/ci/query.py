@@ -7,6 +7,7 @@ still shows the old green. Anything missing, or an error, makes the whole poll f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -79,6 +80,7 @@ OUTCOMES: Mapping[str, Outcome] = {
 }
 """All other words, known or not, mean pending."""
 
+_EMPTY: wire.PageNode[Any] = wire.PageNode(page_info=wire.PageInfoNode(has_next_page=False), nodes=())
 _MAY_PUSH = ("ADMIN", "MAINTAIN", "WRITE")
 
 
@@ -90,8 +92,8 @@ async def poll(
     variables["withThreads"] = True
     whole: PullRequestSnapshot | None = None
     while True:
-        pull = _decode(await ask(QUERY, variables))
-        page = _page(pull)
+        data = _decode(await ask(QUERY, variables))
+        page = _page(data)
         if whole is None:
             whole = page
         elif (page.head, page.state) != (whole.head, whole.state):
@@ -103,7 +105,7 @@ async def poll(
                 checks=(*whole.checks, *page.checks),
                 threads=(*whole.threads, *page.threads),
             )
-        more_checks, more_threads = _more(pull)
+        more_checks, more_threads = (_next(each.page_info) for each in _pages(data.repository.pull_request))
         if more_checks is None and more_threads is None:
             return whole
         variables |= {"checks": more_checks, "withChecks": more_checks is not None}
@@ -120,18 +122,14 @@ def _decode(body: bytes) -> wire.DataNode:
         raise Unreadable(f"GitHub's answer cannot be understood: {error}") from error
 
 
-def _more(data: wire.DataNode) -> tuple[str | None, str | None]:
-    """Return the cursors of the next pages of checks and threads, or None where there are no more."""
-    pull = data.repository.pull_request
+def _pages(pull: wire.PullRequestNode) -> tuple[wire.PageNode[wire.ContextNode], wire.PageNode[wire.ThreadNode]]:
+    """Return this page of the checks and of the threads; a page that was not asked for is empty."""
     rollup = pull.head_ref.target.status_check_rollup if pull.head_ref is not None else None
-    threads = pull.review_threads
-    return (
-        _next(rollup.contexts.page_info) if rollup is not None else None,
-        _next(threads.page_info) if threads is not None else None,
-    )
+    return (rollup.contexts if rollup is not None else _EMPTY), pull.review_threads or _EMPTY
 
 
 def _next(page: wire.PageInfoNode) -> str | None:
+    """Return the cursor of the next page, or None if there is none."""
     if page.has_next_page and page.end_cursor is None:
         raise Unreadable("GitHub does not say where the next page starts")
     return page.end_cursor if page.has_next_page else None
@@ -140,7 +138,7 @@ def _next(page: wire.PageInfoNode) -> str | None:
 def _page(data: wire.DataNode) -> PullRequestSnapshot:
     pull = data.repository.pull_request
     commit = pull.head_ref.target if pull.head_ref is not None else None
-    rollup = commit.status_check_rollup if commit is not None else None
+    contexts, threads = _pages(pull)
     repository = pull.head_repository
     return PullRequestSnapshot(
         number=pull.number,
@@ -157,8 +155,8 @@ def _page(data: wire.DataNode) -> PullRequestSnapshot:
         head_repository=repository.name_with_owner if repository is not None else None,
         may_push=_may_push(pull),
         unfinished=_unfinished(commit),
-        checks=tuple(_check(context) for context in rollup.contexts.nodes) if rollup is not None else (),
-        threads=tuple(_thread(thread) for thread in pull.review_threads.nodes) if pull.review_threads else (),
+        checks=tuple(_check(context) for context in contexts.nodes),
+        threads=tuple(_thread(thread) for thread in threads.nodes),
         limit=data.rate_limit.limit if data.rate_limit is not None else 0,
         remaining=data.rate_limit.remaining if data.rate_limit is not None else 0,
     )

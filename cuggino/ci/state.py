@@ -1,4 +1,4 @@
-"""What a watch over a pull request remembers between two polls, and between two watches."""
+"""The state that a watch over a pull request keeps between polls, and leaves to the next watch."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class CiState(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     reruns: tuple[Rerun, ...] = ()
     left: tuple[str, ...] = ()
-    """What was reported as left to a person."""
+    """Keys of everything that was reported as left to a person."""
     in_flight: tuple[Push | Reply, ...] = ()
-    """What is about to be done outside."""
+    """Operations outside that are about to happen."""
     foreign: tuple[ForeignSection, ...] = ()
 
     def with_check_handled(self, name: str) -> CiState:
@@ -88,6 +88,9 @@ class CiState(msgspec.Struct, frozen=True, kw_only=True):
         """Move to another head, on which every failure is new."""
         reruns = tuple(rerun for rerun in self.reruns if rerun.head == head)
         return replace(self, head=head, last_push=at.replace(microsecond=0), handled_checks=(), reruns=reruns)
+
+    def with_rerun(self, rerun: Rerun) -> CiState:
+        return replace(self, reruns=(*self.reruns, rerun))
 
     def with_log(self, text: str, at: datetime) -> CiState:
         return replace(self, log=(*self.log, LogEntry(at.replace(microsecond=0), one_line(text) or "-")))

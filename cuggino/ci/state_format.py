@@ -29,9 +29,6 @@ _NEVER = "never"
 T = TypeVar("T")
 
 
-# ---- writing ----------------------------------------------------------------------------------
-
-
 def render(state: CiState) -> str:
     """Return the file's content."""
     sections: dict[str, list[str]] = {
@@ -49,7 +46,7 @@ def render(state: CiState) -> str:
         _STATUS: [state.status] if state.status else [],
         _RERUNS: [f"- {rerun.head} {rerun.run} {rerun.check}" for rerun in state.reruns],
         _LEFT: [f"- {what}" for what in state.left],
-        _IN_FLIGHT: [_flight(each) for each in state.in_flight],
+        _IN_FLIGHT: [_operation(each) for each in state.in_flight],
     }
     lines = [f"{_TITLE}{state.number}", ""]
     for heading, content in sections.items():
@@ -61,17 +58,14 @@ def render(state: CiState) -> str:
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _flight(flight: Push | Reply) -> str:
-    if isinstance(flight, Push):
-        return f"- push {flight.onto} {flight.commit} {flight.kind} {flight.what}"
-    return f"- answer {flight.thread} {flight.comment}"
+def _operation(operation: Push | Reply) -> str:
+    if isinstance(operation, Push):
+        return f"- push {operation.onto} {operation.commit} {operation.kind} {operation.what}"
+    return f"- answer {operation.thread} {operation.comment}"
 
 
 def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-# ---- reading ----------------------------------------------------------------------------------
 
 
 class _StateLine(msgspec.Struct, frozen=True):
@@ -194,7 +188,7 @@ def _metadata(heading: _StateLine, *lines: _StateLine) -> dict[str, Any]:
     return found
 
 
-# ---- entries: ValueError says what is wrong
+# ---- entries, which raise ValueError
 
 
 def _entry(line: _StateLine, meaning: Callable[[str], T]) -> T:
@@ -208,7 +202,7 @@ def _entry(line: _StateLine, meaning: Callable[[str], T]) -> T:
 
 
 def _words(entry: str, count: int, expected: str) -> list[str]:
-    """Return the first words of an entry; the last one is all the rest of it."""
+    """Return the first words of an entry; the last one is all the rest."""
     words = entry.split(" ", count - 1)
     if len(words) != count or not all(word.strip() for word in words):
         raise ValueError(f"expected `- {expected}`")

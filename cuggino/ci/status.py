@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from cuggino.ci.decide import PollContext, System, Trust, View, newest_runs, view
 from cuggino.ci.ports import PollFailed, PullRequestApi, RateLimited
@@ -18,17 +18,13 @@ from cuggino.output.page import BOLD, BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Pa
 _STYLES = {"passed": BOLD_GREEN, "failed": BOLD_RED, "pending": BOLD_YELLOW, "cancelled": BOLD_YELLOW, "ignored": DIM}
 
 
-class PullRequestStatus(msgspec.Struct, frozen=True):
-    """A poll and its meaning. `requests` were needed; `state_file` is that of a watch, if there is one."""
+async def read_status(
+    api: PullRequestApi, file: StateFile, system: System, trust: Trust
+) -> Callable[[Page], list[str]]:
+    """Poll once, and return a function that renders the result.
 
-    pull: PullRequestSnapshot
-    view: View
-    requests: int
-    state_file: Path | None
-
-
-async def read_status(api: PullRequestApi, file: StateFile, system: System, trust: Trust) -> PullRequestStatus:
-    """Poll once and change nothing. Raise GitHubError if the poll fails, StorageError for a broken state file."""
+    Raise GitHubError if the poll fails, StorageError if the state file is broken.
+    """
     try:
         pull = await api.poll()
     except PollFailed as failure:
@@ -41,11 +37,10 @@ async def read_status(api: PullRequestApi, file: StateFile, system: System, trus
     stored = file.load()
     state = stored or CiState(number=pull.number, head=pull.head or pull.last_head, started=datetime.now(UTC))
     seen = view(pull, state, PollContext(system=system, trust=trust, empty=1))
-    return PullRequestStatus(pull, seen, api.requests, None if stored is None else file.path)
+    return partial(_render, pull, seen, api.requests, None if stored is None else file.path)
 
 
-def render_status(status: PullRequestStatus, page: Page) -> list[str]:
-    pull, seen = status.pull, status.view
+def _render(pull: PullRequestSnapshot, seen: View, requests: int, state_file: Path | None, page: Page) -> list[str]:
     lines = page.cut(BOLD, [f"#{pull.number} {one_line(pull.title)} ({pull.state.lower()}, {pull.mergeable.lower()})"])
     lines += page.cut(DIM, [f"{pull.branch} → {pull.base}, {pull.url}"])
     for check in newest_runs(pull.checks):
@@ -59,6 +54,6 @@ def render_status(status: PullRequestStatus, page: Page) -> list[str]:
         author = last.author or "deleted account"
         lines += page.cut(DIM, [f"  thread, {who}: {thread.place}, {author}: {one_line(last.body)}"])
     lines += page.cut(BOLD_GREEN if seen.green else BOLD, [seen.status])
-    requests = f"{status.requests} request{'' if status.requests == 1 else 's'}"
-    lines += page.text(DIM, f"GitHub: {requests}; {pull.remaining} of {pull.limit} points left this hour.")
-    return lines + (page.text(DIM, f"State of a watch: {status.state_file}") if status.state_file else [])
+    counted = f"{requests} request{'' if requests == 1 else 's'}"
+    lines += page.text(DIM, f"GitHub: {counted}; {pull.remaining} of {pull.limit} points left this hour.")
+    return lines + (page.text(DIM, f"State of a watch: {state_file}") if state_file else [])

@@ -76,7 +76,7 @@ async def watch_pull_request(context: CiWatchContext, shutdown: Shutdown, interv
 
 
 class _Head:
-    """What is known about the checks of the head, and of the one before it."""
+    """Knowledge about the checks of the head and of the previous head."""
 
     def __init__(self) -> None:
         self.names: frozenset[str] | None = None
@@ -126,9 +126,10 @@ class _PullRequestWatch:
         await self._send(events.SystemMessage(text=_SYSTEMS[self._context.system]))
         branch, fixers = await self._context.open_branch(pull)
         fixer = PullRequestFixer(self._journal, self._context.api, branch, fixers, self._context.trust)
-        now = self._context.now()
+        now = self._context.now().replace(microsecond=0)
         if stored is None:
-            self._file.save(self._new_state(pull, now))
+            head = pull.head or pull.last_head
+            self._file.save(CiState(number=pull.number, head=head, started=now, interval=self._intervals.first))
         else:
             self._journal.log(f"resumed at iteration {stored.iteration}")
             if decide.head_is_recent(stored, now):
@@ -137,11 +138,6 @@ class _PullRequestWatch:
             if (end := await self._iterate(number, branch, fixer)) is not None:
                 return end
         return "iterations"
-
-    def _new_state(self, pull: PullRequestSnapshot, now: datetime) -> CiState:
-        started = now.replace(microsecond=0)
-        head = pull.head or pull.last_head
-        return CiState(number=pull.number, head=head, started=started, interval=self._intervals.first)
 
     async def _sleep(self, seconds: float) -> None:
         await trio.sleep(seconds * self._intervals.scale)
@@ -240,8 +236,6 @@ class _PullRequestWatch:
             self._head.replace()
             await self._send(events.CiPushDetected(old=old, new=new))
         return pull.head == new
-
-    # ---- polls
 
     def _write_status(self, status: str) -> None:
         self._file.update(lambda state: replace(state, status=one_line(status)))

@@ -1,4 +1,4 @@
-"""The answer to a poll's query, in GitHub's own words: only what is used is declared, and what may be missing."""
+"""The answer to a poll's query, in GitHub's own words: only fields that are used are declared."""
 
 from __future__ import annotations
 

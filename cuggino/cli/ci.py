@@ -14,7 +14,7 @@ from cuggino.ci.decide import Trust
 from cuggino.ci.find import common_dir, detect_system, find_pull_request
 from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.state_file import StateFile, exclude_from_git
-from cuggino.ci.status import read_status, render_status
+from cuggino.ci.status import read_status
 from cuggino.ci.watch import CiWatchContext, watch_pull_request
 from cuggino.config import load
 from cuggino.errors import UsageError
@@ -120,8 +120,8 @@ async def status(pr: _PR = None, /) -> int:
     config = load(project.config_file)
     address = await find_pull_request(project.root, pr)
     trust = Trust(threads=config.ci.threads, bots=config.ci.trusted_bots)
-    file = StateFile(project, address.number)
-    shown = await read_status(address.api(), file, detect_system(project.root), trust)
+    state_file = StateFile(project, address.number)
+    render = await read_status(address.api(), state_file, detect_system(project.root), trust)
     with open_display(as_json=False, live=False) as display:
-        await display.say(lambda page: render_status(shown, page))
+        await display.say(render)
     return 0

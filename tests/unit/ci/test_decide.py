@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -138,12 +138,7 @@ def test_one_run_of_each_check_is_left_and_none_is_newer(runs: list[tuple[str, s
     assert len({(each.name, each.workflow) for each in left}) == len(left)
     for each in checks:
         best = next(one for one in left if (one.name, one.workflow) == (each.name, each.workflow))
-        assert (started(best), best.id or 0) >= (started(each), each.id or 0)
-
-
-def started(run: Check) -> datetime:
-    assert run.started is not None
-    return run.started
+        assert (best.started or START, best.id or 0) >= (each.started or START, each.id or 0)
 
 
 @pytest.mark.parametrize("name", ["test (3.11, ubuntu)", 'a: "b" [c], d', "Prüfung ✓", "build / test: x, y"])
@@ -234,12 +229,6 @@ def test_whose_comments_are_acted_on(author: str | None, association: str, bot: 
     assert bool(trust.visible(one)) is acts
     seen = look(GREEN, threads=(one,), context=PollContext(trust=trust))
     assert (len(seen.threads), len(seen.open_threads)) == ((1, 0) if acts else (0, 1))
-
-
-def test_an_agent_does_not_see_a_strangers_comment() -> None:
-    mixed = thread("t", comment(1), comment(2, "eve", "NONE", body="run this"), comment(3))
-    assert Trust().acts_on(mixed, None)
-    assert [each.id for each in Trust().visible(mixed)] == ["1", "3"]
 
 
 def test_a_stranger_cannot_reopen_a_handled_thread() -> None:

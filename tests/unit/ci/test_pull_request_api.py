@@ -125,7 +125,7 @@ async def test_a_log_is_that_of_the_job_or_what_the_check_says() -> None:
     assert (await one.log(FAILED)).endswith("test: FAILURE\nWorkflow: ci (push)\n\nboom")
     assert answers.asked[0][:2] == ("GET", "repos/o/r/actions/jobs/5/logs")
     one, _ = api(Answer(404, {}, b'{"message": "Not Found"}'))
-    assert "GitHub has no log of it: Not Found (HTTP 404)" in await one.log(FAILED)
+    assert "GitHub has no log for it: Not Found (HTTP 404)" in await one.log(FAILED)
     one, answers = api(Answer(200, {}, b'{"output": {"title": "T", "summary": null, "text": "x"}}'))
     assert (await one.log(ELSEWHERE)).endswith("\n\nT\nx")
     assert answers.asked[0][1] == "repos/o/r/check-runs/6"

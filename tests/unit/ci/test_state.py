@@ -63,7 +63,7 @@ def read(text: str) -> CiState:
 
 
 def refusal(text: str, number: int) -> str:
-    """What is wrong with it; nothing if nothing is."""
+    """Return why the file is refused, or nothing."""
     try:
         parse(text, number, "the file")
     except StorageError as error:
@@ -86,7 +86,7 @@ def test_an_empty_section_has_its_heading_and_nothing_else() -> None:
 
 
 FEW = 3
-"""Entries of each section: enough to stand one behind the other."""
+"""Maximum number of entries in each section."""
 lines = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).map(one_line).filter(bool)
 """Anything that GitHub may call a check, as it comes into the file."""
 words = st.text(st.sampled_from("abcXYZ0189_-=.+/:"), min_size=1, max_size=12)
@@ -149,7 +149,7 @@ def test_a_torn_or_changed_file_is_read_or_refused_with_a_line(state: CiState, d
 
 
 def test_a_person_may_edit_it() -> None:
-    """Order, blank lines, sections of their own, entries taken out: all of it is understood, theirs is kept."""
+    """Other order, blank lines, foreign sections and deleted entries are understood; foreign sections are kept."""
     edited = FILE.replace('- lint: "strict" [all]\n', "\n\n").replace(
         "## Fix Attempts\n", "## My notes\nremember:\n\n- the docs\n\n\n## Fix Attempts\n"
     )

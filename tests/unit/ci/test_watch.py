@@ -9,20 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cuggino import events
 from cuggino.ci.decide import Trust
 from cuggino.ci.ports import FixResult, NonFastForward, OperationFailed, PollFailed, RateLimited, Triage
 from cuggino.ci.state_format import render
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import (
-    CiCheckTriaged,
-    CiFixStarted,
-    CiPolled,
-    CiPollFailed,
-    CiPushDetected,
-    CiRateLimited,
-    CiStateLoaded,
-    CiThreadAnswered,
-)
 from tests.unit.ci.world import HEAD, START, Killed, World, check, comment, replace, thread
 
 FLAKE = Triage(verdict="flake", cause="a port was taken")
@@ -40,7 +31,7 @@ def world(tmp_path: Path) -> World:
 
 
 def attempts(world: World) -> list[int]:
-    return [event.attempt for event in world.of(CiFixStarted)]
+    return [event.attempt for event in world.of(events.CiFixStarted)]
 
 
 # ---- green, and the ends ----------------------------------------------------------------------
@@ -50,9 +41,11 @@ async def test_a_green_pull_request(clock: MockClock, world: World) -> None:
     world.checks(test="SUCCESS")
     assert await world.watch() == 0
     assert world.names == ["CiStateLoaded", "CiPolled", "CiWatchEnded"]
-    assert world.of(CiStateLoaded) == [CiStateLoaded(path=str(world.file.path), resumed=False, iteration=0)]
-    assert world.of(CiPolled) == [
-        CiPolled(iteration=1, actionable="passing", new_failures=0, new_threads=0, pending=())
+    assert world.of(events.CiStateLoaded) == [
+        events.CiStateLoaded(path=str(world.file.path), resumed=False, iteration=0)
+    ]
+    assert world.of(events.CiPolled) == [
+        events.CiPolled(iteration=1, actionable="passing", new_failures=0, new_threads=0, pending=())
     ]
     assert world.polls == [0, 60]
     assert (world.ended.exit, world.ended.exit_code) == ("all_green", 0)
@@ -81,7 +74,7 @@ async def test_the_limit_counts_the_iterations_of_one_run(clock: MockClock, worl
     assert (world.ended.exit, world.state.iteration) == ("iterations", 3)
     assert await world.watch() == 5
     assert world.state.iteration == 6
-    assert [(event.resumed, event.iteration) for event in world.of(CiStateLoaded)] == [(False, 0), (True, 3)]
+    assert [(event.resumed, event.iteration) for event in world.of(events.CiStateLoaded)] == [(False, 0), (True, 3)]
     assert "resumed at iteration 3" in world.logged
 
 
@@ -118,9 +111,7 @@ async def test_what_a_person_edits_while_it_sleeps_or_works_is_kept(clock: MockC
 # ---- intervals --------------------------------------------------------------------------------
 
 
-async def test_intervals_grow_when_nothing_happens_and_halve_when_something_does(
-    clock: MockClock, world: World
-) -> None:
+async def test_intervals_grow_when_idle_and_halve_when_busy(clock: MockClock, world: World) -> None:
     world.limit = 20
     world.checks(test="IN_PROGRESS")
     world.at = dict.fromkeys((14, 15, 16, 17), world.push)
@@ -135,8 +126,8 @@ async def test_a_rate_limit_is_obeyed(clock: MockClock, world: World, seconds: f
     world.at[2] = RateLimited(seconds, "slow down")
     assert await world.watch() == 5
     assert world.pauses == [60, pause, 300]
-    assert world.of(CiRateLimited) == [CiRateLimited(seconds=pause, message="slow down")]
-    assert world.of(CiPollFailed) == []
+    assert world.of(events.CiRateLimited) == [events.CiRateLimited(seconds=pause, message="slow down")]
+    assert world.of(events.CiPollFailed) == []
 
 
 async def test_a_rate_limit_in_the_middle_of_an_iteration_counts_as_well(clock: MockClock, world: World) -> None:
@@ -153,7 +144,7 @@ async def test_the_fifth_failed_poll_in_a_row_ends_it(clock: MockClock, world: W
     world.checks(test="IN_PROGRESS")
     world.at = dict.fromkeys((2, 3, 5, 6, 7, 8, 9), PollFailed("HTTP 502"))
     assert await world.watch() == 1
-    assert [event.attempt for event in world.of(CiPollFailed)] == [1, 2, 1, 2, 3, 4, 5]
+    assert [event.attempt for event in world.of(events.CiPollFailed)] == [1, 2, 1, 2, 3, 4, 5]
     assert world.pauses == [60, 90, 120, 150, 180, 210, 240, 270]
     assert world.ended.exit == "failed"
     assert "HTTP 502" in world.ended.summary[0]
@@ -206,7 +197,11 @@ async def test_after_two_attempts_a_check_is_left_to_a_person_once(clock: MockCl
     world.at[6] = [world.push, lambda: world.checks(test="FAILURE", lint="IN_PROGRESS")]
     world.at[7] = lambda: world.checks(test="FAILURE", lint="FAILURE")
     assert await world.watch() == 5
-    assert [(event.what, event.attempt) for event in world.of(CiFixStarted)] == [("test", 1), ("test", 2), ("lint", 1)]
+    assert [(event.what, event.attempt) for event in world.of(events.CiFixStarted)] == [
+        ("test", 1),
+        ("test", 2),
+        ("lint", 1),
+    ]
     assert world.left == ["test: it still fails after 2 attempts to fix it"]
     assert len([agent for agent in world.agents if agent.startswith("triage test")]) == 2
     assert await world.watch() == 5  # another watch does not report it again
@@ -221,7 +216,7 @@ async def test_an_attempt_without_a_change_counts_and_the_check_is_handled(clock
     assert (world.state.handled_checks, world.state.attempts, world.pushes) == (("test",), {"test": 1}, [])
     assert world.polled == ["failing"] * 3
     assert world.left == ["test: attempt 1 to fix it changed nothing: it is the server's fault"]
-    assert [event.new_failures for event in world.of(CiPolled)] == [1, 0, 0]
+    assert [event.new_failures for event in world.of(events.CiPolled)] == [1, 0, 0]
 
 
 async def test_a_flake_is_run_again_once_and_real_when_it_fails_again(clock: MockClock, world: World) -> None:
@@ -232,8 +227,8 @@ async def test_a_flake_is_run_again_once_and_real_when_it_fails_again(clock: Moc
     assert await world.watch() == 0
     assert world.polled[:2] == ["failing", "failing"]
     assert world.reruns == [100]
-    assert [event.verdict for event in world.of(CiCheckTriaged)] == ["flake", "real"]
-    assert [event.what for event in world.of(CiFixStarted)] == ["test"]
+    assert [event.verdict for event in world.of(events.CiCheckTriaged)] == ["flake", "real"]
+    assert [event.what for event in world.of(events.CiFixStarted)] == ["test"]
     assert world.state.attempts == {"test": 1}
 
 
@@ -326,7 +321,7 @@ async def test_a_conflict_with_the_base_is_fixed_first(clock: MockClock, world: 
     assert world.agents == ["fix conflict at aaaa"]
     assert len(world.polls) == 4
     assert world.state.attempts == {"(merge conflict with main)": 1}
-    assert [event.kind for event in world.of(CiFixStarted)] == ["conflict"]
+    assert [event.kind for event in world.of(events.CiFixStarted)] == ["conflict"]
 
 
 # ---- heads ------------------------------------------------------------------------------------
@@ -340,20 +335,18 @@ async def test_somebody_elses_push_makes_handled_checks_new(clock: MockClock, wo
     world.at[4] = world.all_green
     assert await world.watch() == 0
     assert handled == [("test",)]
-    assert world.of(CiPushDetected) == [CiPushDetected(old=HEAD, new="2".rjust(40, "b"))]
+    assert world.of(events.CiPushDetected) == [events.CiPushDetected(old=HEAD, new="2".rjust(40, "b"))]
     assert attempts(world) == [1, 2]
 
 
-async def test_a_poll_that_lags_behind_our_push_is_neither_green_nor_a_push_of_others(
-    clock: MockClock, world: World
-) -> None:
+async def test_a_poll_that_lags_is_neither_green_nor_a_push_of_others(clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE")
-    # what the old head's second run has made of it
+    # the old head's second run passed
     world.after_push = lambda: world.change(head=HEAD, last_head=HEAD, checks=(check("test", "SUCCESS", id=1),))
     world.at[5] = world.show_tip
     assert await world.watch() == 0
     assert world.polled == ["failing", "pending", "pending", "passing"]
-    assert world.of(CiPushDetected) == []
+    assert world.of(events.CiPushDetected) == []
     assert len(world.pushes) == 1
 
 
@@ -362,7 +355,7 @@ async def test_after_a_push_the_checks_of_the_old_head_are_waited_for(clock: Moc
     world.after_push = lambda: world.checks(lint="SUCCESS")
     world.at[5] = lambda: world.checks(test="SUCCESS", lint="SUCCESS")
     assert await world.watch() == 0
-    assert [event.pending for event in world.of(CiPolled)] == [(), ("test",), ("test",), ()]
+    assert [event.pending for event in world.of(events.CiPolled)] == [(), ("test",), ("test",), ()]
 
 
 async def test_no_checks_after_a_push_are_waited_for_too(clock: MockClock, world: World) -> None:
@@ -372,9 +365,7 @@ async def test_no_checks_after_a_push_are_waited_for_too(clock: MockClock, world
     assert world.polled == ["failing", "pending", "pending", "pending", "passing"]
 
 
-async def test_a_watch_that_starts_soon_after_a_push_waits_for_checks_that_it_cannot_know(
-    clock: MockClock, world: World
-) -> None:
+async def test_a_watch_that_starts_soon_after_a_push_waits_for_checks(clock: MockClock, world: World) -> None:
     world.checks(test="SUCCESS")
     assert await world.watch() == 0
     pushed = START + timedelta(seconds=trio.current_time())
@@ -433,7 +424,7 @@ async def test_threads_are_answered_with_the_commit_or_with_why_not(clock: MockC
     )
     assert world.state.handled_threads == {"a": "1", "b": "2"}
     assert world.left == ["c.py:3: an open thread; last comment by eve"]
-    assert [(event.thread, event.fixed) for event in world.of(CiThreadAnswered)] == [("a", True), ("b", False)]
+    assert [(event.thread, event.fixed) for event in world.of(events.CiThreadAnswered)] == [("a", True), ("b", False)]
     assert any(line.startswith("open thread: c.py: delete everything") for line in world.ended.summary)
 
 
@@ -452,14 +443,12 @@ async def test_a_thread_with_another_comment_is_new_again(clock: MockClock, worl
     world.at[4] = lambda: world.threads(thread("a", *world.pull.threads[0].comments, comment(50)))
     world.at[6] = world.all_green
     assert await world.watch() == 0
-    assert [event.new_threads for event in world.of(CiPolled)] == [1, 0, 1, 0, 0]
+    assert [event.new_threads for event in world.of(events.CiPolled)] == [1, 0, 1, 0, 0]
     assert len(world.replies) == 2
     assert world.state.handled_threads == {"a": "50"}
 
 
-async def test_an_answer_that_a_limit_stopped_is_posted_later_without_another_agent(
-    clock: MockClock, world: World
-) -> None:
+async def test_an_answer_stopped_by_a_limit_is_posted_later(clock: MockClock, world: World) -> None:
     world.checks(test="SUCCESS")
     world.threads(thread("a", comment(1)))
     world.results["a"] = [FixResult(summary="no")]
@@ -550,9 +539,7 @@ def world_to_be_killed(root: Path) -> World:
     return world
 
 
-async def test_a_watch_killed_at_any_step_loses_that_iteration_and_does_nothing_twice(
-    clock: MockClock, tmp_path: Path
-) -> None:
+async def test_a_watch_killed_at_any_step_does_nothing_twice(clock: MockClock, tmp_path: Path) -> None:
     whole = world_to_be_killed(tmp_path / "whole")
     assert await whole.watch() == 0
     total = len(whole.steps)

@@ -290,7 +290,7 @@ class World:
 
     @property
     def polled(self) -> list[str]:
-        """What each poll said is to be done."""
+        """The `actionable` of each poll."""
         return [event.actionable for event in self.of(CiPolled)]
 
     @property
