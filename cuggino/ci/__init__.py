@@ -1,1 +1,1 @@
-"""A pull request, watched until it is green, merged or closed."""
+"""Watch a pull request until it is green, merged or closed."""

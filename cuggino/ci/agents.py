@@ -19,8 +19,8 @@ from cuggino.agents.activity_timeout import ActivityLimits
 from cuggino.agents.prompts import Prompt
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
-from cuggino.ci.ports import Triage, Work
-from cuggino.ci.pull import Comment, Thread
+from cuggino.ci.ports import FixResult, Triage
+from cuggino.ci.pull_request import Comment, Thread
 from cuggino.ci.triage import VERDICT, triage_of
 from cuggino.errors import GitError, LlmSessionError, LlmSessionErrorKind, SandboxError
 from cuggino.events import Send
@@ -81,16 +81,16 @@ class SandboxedFixers:
             return Triage(verdict="real", cause=f"(no triage: {run.words})")
         return triage_of(run.result.structured, run.words)
 
-    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work:
+    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> FixResult:
         """Have an agent fix a failed check."""
         note = _failure(failure, log, cause)
         return await self._fix("fixer", "failure", note, f"Fix {failure.name}", head, send)
 
-    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work:
+    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> FixResult:
         """Have an agent deal with a review thread."""
         return await self._fix("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
 
-    async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work:
+    async def fix_conflict(self, base: str, head: str, send: Send, /) -> FixResult:
         """Merge the base into the branch, with an agent where git cannot."""
         try:
             commit = await self._branch.fetch_from(self._base_remote, base)
@@ -98,13 +98,13 @@ class SandboxedFixers:
                 await confinement.set_up(left_running, send)
                 return await self._merge(confinement, base, commit, send)
         except (SandboxError, GitError) as error:
-            return Work(summary=error.message, failed=True)
+            return FixResult(summary=error.message, failed=True)
 
     # ---- how it is done
 
     async def _fix(
         self, role: Literal["fixer", "thread"], key: str, note: str, title: str, head: str, send: Send
-    ) -> Work:
+    ) -> FixResult:
         try:
             async with self._sandbox(head) as confinement, background() as left_running:
                 await confinement.set_up(left_running, send)
@@ -115,10 +115,10 @@ class SandboxedFixers:
                 prompt = prompts.fixing(role, {"root": root, key: str(path), "check": check})
                 run = await self._run(confinement, Role.WORKER, prompt, send)
                 if run.result is None:
-                    return Work(summary=run.words, failed=True)
+                    return FixResult(summary=run.words, failed=True)
                 return await self._settle(confinement, title, run.words)
         except (SandboxError, GitError) as error:
-            return Work(summary=error.message, failed=True)
+            return FixResult(summary=error.message, failed=True)
 
     async def _run(
         self,
@@ -137,31 +137,31 @@ class SandboxedFixers:
                 raise
             return AgentRun(None, confinement.redaction.text(error.message))
 
-    async def _settle(self, confinement: Confinement, title: str, words: str) -> Work:
+    async def _settle(self, confinement: Confinement, title: str, words: str) -> FixResult:
         """One commit on the head, whatever commits the agent made: their messages could keep CI from running."""
         sandbox = confinement.sandbox
         _delete_notes(confinement)
         settled = await settle(sandbox, confinement.permits, title)
         left_out = f" (not pushed: {', '.join(settled.left_out)})" if settled.left_out else ""
         if settled.tip is None:
-            return Work(summary=f"{words}{left_out}")
+            return FixResult(summary=f"{words}{left_out}")
         tree = (await git_output(sandbox.repository, *SAFE, "rev-parse", f"{settled.tip}^{{tree}}")).decode().strip()
         tip = await commit_tree(sandbox, tree, (sandbox.base,), _subject(title))
         return await self._checked(confinement, tip, f"{words}{left_out}")
 
-    async def _checked(self, confinement: Confinement, tip: str, words: str) -> Work:
+    async def _checked(self, confinement: Confinement, tip: str, words: str) -> FixResult:
         """No secret leaves this machine."""
         sandbox = confinement.sandbox
         if found := await confinement.leaks(sandbox.repository, sandbox.base, tip):
             where = ", ".join(leak.path or "a commit's message" for leak in found[:5])
-            return Work(summary=f"a secret is in what was written, so it is not pushed: {where}", failed=True)
+            return FixResult(summary=f"a secret is in what was written, so it is not pushed: {where}", failed=True)
         names = await git_output(
             sandbox.repository, *SAFE, "diff-tree", "-r", "-z", "--name-only", "--no-renames", sandbox.base, tip
         )
         files = tuple(name.decode(errors="backslashreplace") for name in names.split(b"\0")[:-1])
-        return Work(tip=tip, files=files, summary=words)
+        return FixResult(tip=tip, files=files, summary=words)
 
-    async def _merge(self, confinement: Confinement, base: str, commit: str, send: Send) -> Work:
+    async def _merge(self, confinement: Confinement, base: str, commit: str, send: Send) -> FixResult:
         task = f"Bring {base} into the branch of a pull request: {self._branch.name}"
         request = MergeRequest(
             context=merge_context(confinement, task, send, limits=self._limits, attempts=1),
@@ -170,7 +170,7 @@ class SandboxedFixers:
         )
         merged = await merge(request, commit, confinement.sandbox.base, send)
         if not isinstance(merged, Merged):
-            return Work(summary=merged.reason)
+            return FixResult(summary=merged.reason)
         paths = ", ".join(conflict.path for conflict in merged.conflicts)
         words = f"merged {base}: {merged.how}{f' ({paths})' if paths else ''}"
         return await self._checked(confinement, merged.commit, words)

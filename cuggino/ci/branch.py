@@ -1,18 +1,18 @@
-"""The pull request's branch, by the person's own git and its logins. Never forced, and no hook of the branch runs."""
+"""The pull request's branch, through the person's own git and its logins: never forced, and without hooks."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-from cuggino.ci.ports import NonFastForward, PollFailed, Refused
+from cuggino.ci.ports import NonFastForward, OperationFailed, PollFailed
 from cuggino.errors import GitError
 from cuggino.git.remotes import Remote
 from cuggino.git.run import SAFE, git_output, run_git
 
 
 class GitBranch:
-    """The `Branch` of a pull request: `name` at `remote`, a remote's name or an address."""
+    """The real `Branch`: `name` at `remote`, which is a remote's name or a URL, of the pull request `number`."""
 
     def __init__(self, root: Path, common_dir: Path, remote: str, name: str, host: str, number: int) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class GitBranch:
             return
         if now is not None and not await self._is_behind(now, commit):
             raise NonFastForward
-        raise Refused(refusal)
+        raise OperationFailed(refusal)
 
     async def _is_behind(self, old: str, new: str) -> bool:
         return (await run_git(self._root, *SAFE, "merge-base", "--is-ancestor", old, new)).returncode == 0

@@ -1,7 +1,6 @@
-"""What a watch over a pull request does next: from what a poll told, and what is remembered, to what is to be done.
+"""Decide what a watch over a pull request does next: pure functions of a poll and of the stored state.
 
-Pure, all of it. Names decide whether a failure is new, never times; and green is what remains when nothing speaks
-against it.
+Names decide whether a failure is new, never times. Green is what remains when nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -14,21 +13,19 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from cuggino.ci.pull import Check, Comment, PullRequest, Thread
-from cuggino.ci.state import FIRST_INTERVAL, State
+from cuggino.ci.intervals import DEFAULT
+from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
+from cuggino.ci.state import CiState
 from cuggino.config import Threads
 
 ATTEMPTS = 2
-"""How often an agent tries to mend one check."""
+"""How many times an agent tries to fix one check."""
 
 GRACE = 3
-"""Polls of a head in which checks that are not there may yet come."""
-
-SHORTEST, LONGEST, STEP = 30, 300, 30
-"""Bounds of the interval, and what it grows by, in seconds."""
+"""The number of polls of a head during which missing checks may still appear."""
 
 FAILED_POLLS = 5
-"""So many in a row end the watch."""
+"""This many failed polls in a row end the watch."""
 
 System: TypeAlias = Literal["github-actions", "buildkite", "unknown"]
 Actionable: TypeAlias = Literal["failing", "pending", "passing"]
@@ -42,8 +39,8 @@ _MEMBERS = ("OWNER", "MEMBER", "COLLABORATOR")
 # ---- checks -----------------------------------------------------------------------------------
 
 
-def newest(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Of the runs of one name, workflow and event the newest; one that has not started yet is newer than all."""
+def newest_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return the newest run of each name, workflow and event; one that has not started is newer than all others."""
     found: dict[tuple[str, str, str], Check] = {}
     for check in checks:
         key = (check.name, check.workflow, check.event)
@@ -57,29 +54,26 @@ def _age(check: Check) -> tuple[float, int]:
     return started, check.id or 0
 
 
-def without_parent(checks: Sequence[Check], system: System) -> tuple[Check, ...]:
-    """Buildkite's failed check of a whole build, beside those of its steps, says nothing that they do not say."""
+def drop_build_summary(checks: Sequence[Check], system: System) -> tuple[Check, ...]:
+    """Drop Buildkite's failed check of a whole build if there are checks of its steps, which say the same."""
     names = [check.name for check in checks if check.outcome != "ignored"]
 
-    def is_parent(check: Check) -> bool:
-        return re.fullmatch(r"buildkite/[^/]+", check.name) is not None and any(
-            name.startswith(f"{check.name}/") for name in names
-        )
+    def is_summary(check: Check) -> bool:
+        has_steps = any(name.startswith(f"{check.name}/") for name in names)
+        return check.outcome == "failed" and has_steps and re.fullmatch(r"buildkite/[^/]+", check.name) is not None
 
-    return tuple(
-        check for check in checks if system != "buildkite" or check.outcome != "failed" or not is_parent(check)
-    )
+    return tuple(check for check in checks if system != "buildkite" or not is_summary(check))
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What has failed under one name, in all workflows that have it."""
+    """What failed under one name, in all workflows that have it."""
 
     name: str
     checks: tuple[Check, ...]
 
 
 def conflict_name(base: str) -> str:
-    """What the conflict with the base is called where checks have their names."""
+    """Return what the conflict with the base is called where checks have their names."""
     return f"(merge conflict with {base})"
 
 
@@ -87,17 +81,17 @@ def conflict_name(base: str) -> str:
 
 
 def answer_mark(comment: str) -> str:
-    """The hidden mark of our answer to a thread whose last comment was this one."""
+    """Return the hidden mark of our answer to a thread whose last comment is `comment`."""
     return _MARK.format(comment)
 
 
-def answered(thread: Thread, comment: str) -> bool:
-    """Whether the thread holds our answer to this comment."""
-    return any(_ours(each) == comment for each in thread.comments)
+def has_answer(thread: Thread, comment: str) -> bool:
+    """Return whether the thread contains our answer to this comment."""
+    return any(_answers(each) == comment for each in thread.comments)
 
 
-def _ours(comment: Comment) -> str | None:
-    """The comment that this one of ours answers. Nobody else's is ours, whatever mark it carries."""
+def _answers(comment: Comment) -> str | None:
+    """Return the comment that this one of ours answers. A mark in anybody else's comment means nothing."""
     marked = _MARKED.search(comment.body) if comment.own else None
     return marked[1] if marked else None
 
@@ -116,55 +110,55 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
         return comment.association in _MEMBERS
 
     def visible(self, thread: Thread) -> tuple[Comment, ...]:
-        """What an agent sees of it."""
+        """Return the comments that an agent sees."""
         return tuple(comment for comment in thread.comments if self.trusts(comment))
 
     def acts_on(self, thread: Thread, handled: str | None) -> bool:
-        """Whether a comment that nobody has acted on yet is one to act on."""
+        """Return whether a comment after our last answer, and after `handled`, is one to act on."""
         fresh: list[Comment] = []
         for comment in thread.comments:
-            fresh = [] if _ours(comment) is not None or comment.id == handled else [*fresh, comment]
+            fresh = [] if _answers(comment) is not None or comment.id == handled else [*fresh, comment]
         wanted = [comment for comment in fresh if self.trusts(comment) and (comment.bot or self.threads == "all")]
         return self.threads != "none" and bool(wanted)
 
 
 def is_open(thread: Thread) -> bool:
-    """Unresolved, and the last word is not ours."""
-    return not thread.resolved and bool(thread.comments) and _ours(thread.comments[-1]) is None
+    """Return whether the thread is unresolved and its last comment is not our answer."""
+    return not thread.resolved and bool(thread.comments) and _answers(thread.comments[-1]) is None
 
 
 # ---- a poll -----------------------------------------------------------------------------------
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What a watch knows besides its file and the poll."""
+class PollContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a watch knows besides its state file and the poll."""
 
     system: System = "unknown"
     trust: Trust = Trust()
     settling: bool = False
-    """The head is new: checks that it will have may not be there yet."""
+    """The head is new: some of its checks may not exist yet."""
     expected: frozenset[str] | None = frozenset()
-    """Names of checks that the head before this one had, if that is known."""
+    """Names of the previous head's checks, or None if they are not known."""
     empty: int = 0
-    """How many polls in a row have found no check that says anything, this one included."""
+    """How many polls in a row, this one included, found no check that could pass or fail."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll means."""
+    """What a poll means; by default that nothing is known yet."""
 
-    actionable: Actionable
-    pending: tuple[str, ...]
-    """Names of checks that are not over, or that are expected and not there."""
-    failures: tuple[Failure, ...]
-    """New ones."""
-    conflict: bool
+    actionable: Actionable = "pending"
+    pending: tuple[str, ...] = ()
+    """Names of checks that have not ended, or that are expected and missing."""
+    failures: tuple[Failure, ...] = ()
+    """New failures."""
+    conflict: bool = False
     """A new conflict with the base."""
-    threads: tuple[Thread, ...]
-    """New ones to act on."""
-    open: tuple[Thread, ...]
-    """Unresolved ones that are not acted on."""
-    cancelled: tuple[str, ...]
-    green: bool
+    threads: tuple[Thread, ...] = ()
+    """New threads to act on."""
+    open_threads: tuple[Thread, ...] = ()
+    """Unresolved threads that are not acted on."""
+    cancelled: tuple[str, ...] = ()
+    green: bool = False
 
     @property
     def new_failures(self) -> int:
@@ -178,70 +172,71 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def says_something(pull: PullRequest) -> bool:
-    """Whether there is any check that could pass or fail."""
+def has_results(pull: PullRequestSnapshot) -> bool:
+    """Return whether any check could pass or fail."""
     return any(check.outcome != "ignored" for check in pull.checks)
 
 
-def view(pull: PullRequest, state: State, known: Known) -> View:
-    """The meaning of a poll of the stored head."""
-    checks = without_parent(newest(pull.checks), known.system)
+def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> View:
+    """Return the meaning of a poll of the stored head."""
+    checks = drop_build_summary(newest_runs(pull.checks), context.system)
     by_outcome = {
         outcome: tuple(dict.fromkeys(check.name for check in checks if check.outcome == outcome))
-        for outcome in ("passed", "failed", "pending", "cancelled")
+        for outcome in ("failed", "pending", "cancelled")
     }
-    there = {check.name for check in pull.checks}
-    missing = sorted((known.expected or frozenset()) - there) if known.settling else []
-    going_on = {check.workflow for check in checks if check.outcome == "pending"}
-    to_come = (f"(the rest of {workflow})" for workflow in pull.unfinished if workflow not in going_on)
-    pending = (*by_outcome["pending"], *dict.fromkeys(to_come), *missing)
-    failed = [
-        check for check in checks if check.outcome == "failed" and check.name not in state.checks
-        and not _is_run_again(check, state)
-    ]  # fmt: skip
-    failures = tuple(
-        Failure(name=name, checks=tuple(check for check in failed if check.name == name))
-        for name in dict.fromkeys(check.name for check in failed)
-    )
+    pending = (*by_outcome["pending"], *_still_to_come(pull, checks, context))
     conflicting = pull.mergeable == "CONFLICTING"
     unresolved = [thread for thread in pull.threads if is_open(thread)]
     threads = tuple(
         thread for thread in unresolved
-        if state.threads.get(thread.id) != thread.comments[-1].id
-        and known.trust.acts_on(thread, state.threads.get(thread.id))
+        if state.handled_threads.get(thread.id) != thread.comments[-1].id
+        and context.trust.acts_on(thread, state.handled_threads.get(thread.id))
     )  # fmt: skip
-    complete = says_something(pull) and not (known.settling and known.expected is None)
-    certain = pull.mergeable != "UNKNOWN" and (complete or known.empty > GRACE)
+    complete = has_results(pull) and not (context.settling and context.expected is None)
+    certain = pull.mergeable != "UNKNOWN" and (complete or context.empty > GRACE)
     waits = pending or by_outcome["cancelled"] or not certain
     actionable: Actionable = "failing" if by_outcome["failed"] or conflicting else "pending" if waits else "passing"
     return View(
         actionable=actionable,
         pending=pending,
-        failures=failures,
-        conflict=conflicting and conflict_name(pull.base) not in state.checks,
+        failures=_new_failures(checks, state),
+        conflict=conflicting and conflict_name(pull.base) not in state.handled_checks,
         threads=threads,
-        open=tuple(thread for thread in unresolved if thread not in threads),
+        open_threads=tuple(thread for thread in unresolved if thread not in threads),
         cancelled=by_outcome["cancelled"],
         green=actionable == "passing" and not threads and pull.state == "OPEN" and pull.head == state.head,
     )
 
 
-def _is_run_again(check: Check, state: State) -> bool:
-    """Whether this very run was run again: what follows it is not there yet."""
-    return any(again.run == run_name(check) and again.head == state.head for again in state.again)
+def _still_to_come(pull: PullRequestSnapshot, checks: Sequence[Check], context: PollContext) -> tuple[str, ...]:
+    """Return names for checks that do not exist yet: of running workflows, and those that the last head had."""
+    running = {check.workflow for check in checks if check.outcome == "pending"}
+    rest = (f"(the rest of {workflow})" for workflow in pull.unfinished if workflow not in running)
+    existing = {check.name for check in pull.checks}
+    missing = sorted((context.expected or frozenset()) - existing) if context.settling else []
+    return (*dict.fromkeys(rest), *missing)
 
 
-def run_name(check: Check) -> str:
-    return str(check.id)
+def _new_failures(checks: Sequence[Check], state: CiState) -> tuple[Failure, ...]:
+    """Return what failed and is not handled, without runs that were started again and whose next run has not begun."""
+    rerun = {rerun.run for rerun in state.reruns if rerun.head == state.head}
+    failed = [
+        check for check in checks
+        if check.outcome == "failed" and check.name not in state.handled_checks and str(check.id) not in rerun
+    ]  # fmt: skip
+    return tuple(
+        Failure(name=name, checks=tuple(check for check in failed if check.name == name))
+        for name in dict.fromkeys(check.name for check in failed)
+    )
 
 
-def was_run_again(failure: Failure, state: State) -> bool:
-    """Whether the check was run again on this head: then it has failed twice, and that is real."""
-    return any(again.check == failure.name and again.head == state.head for again in state.again)
+def was_rerun(failure: Failure, state: CiState) -> bool:
+    """Return whether the check was run again on this head: it has then failed twice, which makes it real."""
+    return any(rerun.check == failure.name and rerun.head == state.head for rerun in state.reruns)
 
 
-def ending(pull: PullRequest, seen: View, *, iterations: int, limit: int) -> Ending | None:
-    """Why the watch is over after this iteration, which is its `iterations`th; None: it goes on."""
+def ending(pull: PullRequestSnapshot, seen: View, *, iterations: int, limit: int) -> Ending | None:
+    """Return why the watch ends after its `iterations`th iteration, or None if it continues."""
     match pull.state:
         case "MERGED":
             return "pr_merged"
@@ -252,49 +247,33 @@ def ending(pull: PullRequest, seen: View, *, iterations: int, limit: int) -> End
     return "iterations" if iterations >= limit else None
 
 
-EXIT_CODES: Mapping[str, int] = {
-    "all_green": 0,
-    "pr_merged": 0,
-    "pr_closed": 1,
-    "failed": 1,
-    "iterations": 5,
-}
-
-
-def next_interval(interval: int, *, busy: bool, limited: float | None) -> int:
-    """Seconds until the next poll. `limited`: GitHub wants so many without a request; `busy`: something was done."""
-    if limited is not None:
-        return max(LONGEST, math.ceil(limited))
-    if busy:
-        return max(SHORTEST, min(interval, LONGEST) // 2)
-    return min(LONGEST, max(interval, SHORTEST) + STEP)
+EXIT_CODES: Mapping[str, int] = {"all_green": 0, "pr_merged": 0, "pr_closed": 1, "failed": 1, "iterations": 5}
 
 
 # ---- whose pull request -----------------------------------------------------------------------
 
 
-def refusal(pull: PullRequest, *, author_may_write: bool, trust_author: bool) -> str | None:
-    """Why this pull request is not worked on; None: it is. `author_may_write` in the repository that it is for."""
+def refusal_reason(pull: PullRequestSnapshot, *, author_may_write: bool, trust_author: bool) -> str | None:
+    """Return why this pull request is not watched, or None if it is. `author_may_write`: to the base repository."""
     if pull.state != "OPEN":
         return None
     if pull.head is None or pull.head_repository is None:
         return f"its branch {pull.branch} does not exist any more."
     if pull.foreign and not trust_author:
         return (
-            f"it comes from another repository ({pull.head_repository}): its code, logs and instructions are other "
-            "people's, and agents would read them. --trust-author watches it all the same."
+            f"it comes from another repository ({pull.head_repository}), so agents would read the code, logs and "
+            "instructions of strangers. To watch it anyway: --trust-author"
         )
     if not author_may_write and not trust_author:
         return (
-            f"its author ({pull.author or 'whose account is gone'}) cannot write to the repository: agents would read "
-            "a stranger's code, logs and instructions. --trust-author watches it all the same."
+            f"its author ({pull.author or 'a deleted account'}) cannot write to the repository, so agents would read "
+            "the code, logs and instructions of a stranger. To watch it anyway: --trust-author"
         )
     if not pull.may_push:
         return f"its branch {pull.branch} in {pull.head_repository} cannot be pushed to with this login."
     return None
 
 
-def resumed_head_is_young(state: State, now: datetime) -> bool:
-    """Whether the head was pushed so lately that its checks may not all be there: what the last watch knew of them is
-    lost."""
-    return state.last_push is not None and (now - state.last_push).total_seconds() < GRACE * FIRST_INTERVAL
+def head_is_recent(state: CiState, now: datetime) -> bool:
+    """Return whether the head is so new that checks may be missing, which a watch that starts now cannot know."""
+    return state.last_push is not None and (now - state.last_push).total_seconds() < GRACE * DEFAULT.first

@@ -1,4 +1,4 @@
-"""What a watch over a pull request needs of the world: GitHub, the branch, agents. Tests give it others."""
+"""What a watch over a pull request needs from outside: GitHub, the branch, agents. Tests pass in others."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal, Protocol
 import msgspec
 
 from cuggino.ci.decide import Failure
-from cuggino.ci.pull import Check, Comment, PullRequest, Thread
+from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
 from cuggino.events import Send
 
 
 class PollFailed(Exception):
-    """Nothing, or nothing certain, is known of the pull request: why."""
+    """Nothing certain is known about the pull request now; the message says why."""
 
 
-class Limited(Exception):
-    """GitHub wants no request for `seconds`."""
+class RateLimited(Exception):
+    """GitHub accepts no request for `seconds`."""
 
     def __init__(self, seconds: float, message: str) -> None:
         super().__init__(message)
@@ -24,69 +24,71 @@ class Limited(Exception):
         self.message = message
 
 
-class Refused(Exception):
-    """GitHub, or git, would not do it: in its own words."""
+class OperationFailed(Exception):
+    """GitHub or git did not do what it was asked; the message is its own."""
 
 
 class NonFastForward(Exception):
-    """Somebody else has pushed to the branch."""
+    """Somebody else pushed to the branch first."""
 
 
-class Hub(Protocol):
-    """The pull request on GitHub. Everything may raise Limited."""
+class PullRequestApi(Protocol):
+    """The pull request on GitHub. Every method may raise RateLimited."""
 
     @property
     def requests(self) -> int:
-        """How many were made so far."""
+        """The number of requests so far."""
         ...
 
-    async def poll(self) -> PullRequest:
-        """Raises PollFailed."""
+    async def poll(self) -> PullRequestSnapshot:
+        """Raise PollFailed unless all of the pull request could be read."""
         ...
 
     async def may_write(self, login: str) -> bool:
-        """Whether this person can write to the repository that the pull request is for. Raises PollFailed."""
+        """Return whether this account can write to the base repository. Raise PollFailed if that is not known."""
         ...
 
     async def log(self, check: Check) -> str:
-        """What there is to read about a failed check; trimmed. Raises Refused where it cannot be had now."""
+        """Return what there is to read about a failed check, trimmed. Raise OperationFailed if it is not available."""
         ...
 
-    async def run_again(self, run: int) -> None:
-        """The failed jobs of a run of GitHub Actions. Raises Refused."""
+    async def rerun(self, run: int) -> None:
+        """Run the failed jobs of a GitHub Actions run again. Raise OperationFailed."""
         ...
 
     async def reply(self, comment: str, body: str) -> None:
-        """Answer the thread that begins with this comment. Raises Refused."""
+        """Answer the thread that starts with this comment. Raise OperationFailed."""
         ...
 
 
 class Branch(Protocol):
-    """The pull request's branch, by git, which never lags."""
+    """The pull request's branch as git sees it, which never lags behind a push."""
 
     async def head(self) -> str | None:
-        """What it leads to now; None: there is none. Raises PollFailed."""
+        """Return its commit, or None if the branch does not exist. Raise PollFailed."""
         ...
 
     async def push(self, commit: str) -> None:
-        """Make this its head, never by force. Raises Faster, Refused."""
+        """Make `commit` its head, never by force. Raise NonFastForward or OperationFailed."""
         ...
 
     async def keep(self, commit: str) -> str:
-        """Give a commit that cannot be pushed a branch of the person's repository; its name."""
+        """Create a local branch for a commit that cannot be pushed; return its name."""
         ...
 
 
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a check has failed."""
+    """Why a check failed."""
 
     verdict: Literal["transient", "flake", "real"]
     cause: str
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an agent's work. `tip` is a commit on the head, None: nothing was changed. `failed`: the agent, or
-    its sandbox, came to no end; `summary` says why then, else it is the agent's own."""
+class FixResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent achieved. `tip` is a commit on top of the head, or None if nothing changed.
+
+    `failed`: the agent or its sandbox did not finish, and `summary` says why; otherwise it is the agent's own summary.
+    """
 
     tip: str | None = None
     files: tuple[str, ...] = ()
@@ -95,13 +97,18 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fixers(Protocol):
-    """Agents, each in a sandbox of its own at the commit `head`. Raise LlmSessionError only for what is no fault of
-    the work: an agent that cannot be set up, a provider that is down."""
+    """Agents, each in a sandbox of its own at the commit `head`.
+
+    They raise LlmSessionError only for what is not the work's fault: an agent that cannot be set up, or a provider
+    that is down.
+    """
 
     async def triage(self, failure: Failure, log: str, head: str, send: Send, /) -> Triage: ...
 
-    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> Work: ...
+    async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> FixResult: ...
 
-    async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> Work: ...
+    async def fix_thread(
+        self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /
+    ) -> FixResult: ...
 
-    async def fix_conflict(self, base: str, head: str, send: Send, /) -> Work: ...
+    async def fix_conflict(self, base: str, head: str, send: Send, /) -> FixResult: ...

@@ -1,29 +1,29 @@
 """One poll of a pull request: the GraphQL query, and what its answer means.
 
-Checks are read from the commit that the branch leads to, never from the pull request's list of commits, which lags
-behind a push and shows the old green. Whatever is missing, or comes with an error, makes the whole poll fail:
-nothing of it may be taken for "no failures".
+Checks are read from the branch's commit, never from the pull request's list of commits, which lags behind a push and
+still shows the old green. Anything missing, or an error, makes the whole poll fail: it must not pass for "no failures".
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from cuggino.ci import wire
-from cuggino.ci.pull import Check, Comment, Outcome, PullRequest, Thread
+from cuggino.ci.pull_request import Check, Comment, Outcome, PullRequestSnapshot, Thread
 
 QUERY = """\
 query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads: String,
       $withChecks: Boolean!, $withThreads: Boolean!) {
-  rateLimit { limit remaining resetAt }
+  rateLimit { limit remaining }
   repository(owner: $owner, name: $name) {
     pullRequest(number: $number) {
       number title url state mergeable isCrossRepository maintainerCanModify
       author { __typename login }
       baseRefName headRefName headRefOid
-      headRepository { nameWithOwner url viewerPermission }
+      headRepository { nameWithOwner viewerPermission }
       headRef {
         target {
           ... on Commit {
@@ -37,7 +37,7 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads:
                 nodes {
                   __typename
                   ... on CheckRun {
-                    databaseId name status conclusion startedAt completedAt detailsUrl
+                    databaseId name status conclusion startedAt detailsUrl
                     checkSuite { status app { slug } workflowRun { databaseId event workflow { name } } }
                   }
                   ... on StatusContext { context state description targetUrl createdAt }
@@ -65,7 +65,7 @@ fragment comment on PullRequestReviewComment {
 
 
 class Unreadable(Exception):
-    """The answer is no poll: why. `kinds` are GitHub's names of what is wrong."""
+    """The answer cannot be used; the message says why. `kinds` are GitHub's names for its errors."""
 
     def __init__(self, why: str, kinds: frozenset[str] = frozenset()) -> None:
         super().__init__(why)
@@ -78,25 +78,26 @@ OUTCOMES: Mapping[str, Outcome] = {
     **dict.fromkeys(("SKIPPED", "NEUTRAL", "STALE"), "ignored"),
     "CANCELLED": "cancelled",
 }
-"""All other words, and those that GitHub may yet invent, are no result."""
+"""All other words, known or not, mean pending."""
 
+_EMPTY: wire.PageNode[Any] = wire.PageNode(page_info=wire.PageInfoNode(has_next_page=False), nodes=())
 _MAY_PUSH = ("ADMIN", "MAINTAIN", "WRITE")
 
 
 async def poll(
     ask: Callable[[str, Mapping[str, object]], Awaitable[bytes]], owner: str, name: str, number: int
-) -> PullRequest:
-    """All pages of one look at the pull request; `ask` gives an answer's body. Unreadable, or what `ask` raises."""
+) -> PullRequestSnapshot:
+    """Return all pages of the pull request as one; `ask` returns an answer's body. Raise Unreadable, or as `ask`."""
     variables: dict[str, object] = {"owner": owner, "name": name, "number": number, "withChecks": True}
     variables["withThreads"] = True
-    whole: PullRequest | None = None
+    whole: PullRequestSnapshot | None = None
     while True:
-        pull = _decode(await ask(QUERY, variables))
-        page = _page(pull)
+        data = _decode(await ask(QUERY, variables))
+        page = _page(data)
         if whole is None:
             whole = page
         elif (page.head, page.state) != (whole.head, whole.state):
-            raise Unreadable("it changed while it was read")
+            raise Unreadable("it changed while it was being read")
         else:
             whole = msgspec.structs.replace(
                 page,
@@ -104,84 +105,79 @@ async def poll(
                 checks=(*whole.checks, *page.checks),
                 threads=(*whole.threads, *page.threads),
             )
-        more_checks, more_threads = _more(pull)
+        more_checks, more_threads = (_next(each.page_info) for each in _pages(data.repository.pull_request))
         if more_checks is None and more_threads is None:
             return whole
         variables |= {"checks": more_checks, "withChecks": more_checks is not None}
         variables |= {"threads": more_threads, "withThreads": more_threads is not None}
 
 
-def _decode(body: bytes) -> wire.Data:
+def _decode(body: bytes) -> wire.DataNode:
     try:
-        if errors := msgspec.json.decode(body, type=wire.Errors).errors:
-            said = dict.fromkeys(error.message or error.type or "an error" for error in errors)
-            raise Unreadable("; ".join(said), frozenset(error.type for error in errors))
-        return msgspec.json.decode(body, type=wire.Answer).data
+        if errors := msgspec.json.decode(body, type=wire.PollErrors).errors:
+            messages = dict.fromkeys(error.message or error.type or "an error" for error in errors)
+            raise Unreadable("; ".join(messages), frozenset(error.type for error in errors))
+        return msgspec.json.decode(body, type=wire.PollAnswer).data
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Unreadable(f"GitHub's answer is not understood: {error}") from error
+        raise Unreadable(f"GitHub's answer cannot be understood: {error}") from error
 
 
-def _more(data: wire.Data) -> tuple[str | None, str | None]:
-    """Where the next pages of checks and threads begin; None: there is none."""
-    pull = data.repository.pull_request
+def _pages(pull: wire.PullRequestNode) -> tuple[wire.PageNode[wire.ContextNode], wire.PageNode[wire.ThreadNode]]:
+    """Return this page of the checks and of the threads; a page that was not asked for is empty."""
     rollup = pull.head_ref.target.status_check_rollup if pull.head_ref is not None else None
-    threads = pull.review_threads
-    return (
-        _next(rollup.contexts.page_info) if rollup is not None else None,
-        _next(threads.page_info) if threads is not None else None,
-    )
+    return (rollup.contexts if rollup is not None else _EMPTY), pull.review_threads or _EMPTY
 
 
-def _next(page: wire.PageInfo) -> str | None:
+def _next(page: wire.PageInfoNode) -> str | None:
+    """Return the cursor of the next page, or None if there is none."""
     if page.has_next_page and page.end_cursor is None:
-        raise Unreadable("GitHub does not say where the next page begins")
+        raise Unreadable("GitHub does not say where the next page starts")
     return page.end_cursor if page.has_next_page else None
 
 
-def _page(data: wire.Data) -> PullRequest:
+def _page(data: wire.DataNode) -> PullRequestSnapshot:
     pull = data.repository.pull_request
     commit = pull.head_ref.target if pull.head_ref is not None else None
-    rollup = commit.status_check_rollup if commit is not None else None
-    place = pull.head_repository
-    return PullRequest(
+    contexts, threads = _pages(pull)
+    repository = pull.head_repository
+    return PullRequestSnapshot(
         number=pull.number,
         title=pull.title,
         url=pull.url,
         state=pull.state,
         mergeable=pull.mergeable,
         author=pull.author.login if pull.author is not None else None,
-        author_is_bot=pull.author is not None and pull.author.typename != "User",
         base=pull.base_ref_name,
         branch=pull.head_ref_name,
         head=commit.oid if commit is not None else None,
         last_head=pull.head_ref_oid,
         foreign=pull.is_cross_repository,
-        head_repository=place.name_with_owner if place is not None else None,
+        head_repository=repository.name_with_owner if repository is not None else None,
         may_push=_may_push(pull),
         unfinished=_unfinished(commit),
-        checks=tuple(_check(context) for context in rollup.contexts.nodes) if rollup is not None else (),
-        threads=tuple(_thread(thread) for thread in pull.review_threads.nodes) if pull.review_threads else (),
+        checks=tuple(_check(context) for context in contexts.nodes),
+        threads=tuple(_thread(thread) for thread in threads.nodes),
         limit=data.rate_limit.limit if data.rate_limit is not None else 0,
         remaining=data.rate_limit.remaining if data.rate_limit is not None else 0,
     )
 
 
-def _may_push(pull: wire.Pull) -> bool:
-    """As far as GitHub tells: it does not tell an app its permission."""
+def _may_push(pull: wire.PullRequestNode) -> bool:
+    """Assume that it may if GitHub does not say: to an app it does not."""
     permission = pull.head_repository.viewer_permission if pull.head_repository is not None else None
     if pull.is_cross_repository:
         return pull.head_repository is not None and (permission in _MAY_PUSH or pull.maintainer_can_modify)
     return permission is None or permission in _MAY_PUSH
 
 
-def _unfinished(commit: wire.Commit | None) -> tuple[str, ...]:
-    """The workflows that go on: a job that waits for another has no check yet."""
+def _unfinished(commit: wire.CommitNode | None) -> tuple[str, ...]:
+    """Return the running workflows: a job that waits for another has no check yet."""
     suites = commit.check_suites.nodes if commit is not None and commit.check_suites is not None else ()
     runs = (suite.workflow_run for suite in suites if suite.status != "COMPLETED")
     return tuple(dict.fromkeys(_name(run.workflow.name) for run in runs if run is not None))
 
 
-def _check(context: wire.Context) -> Check:
+def _check(context: wire.ContextNode) -> Check:
     match context.typename:
         case "CheckRun":
             over = context.status == "COMPLETED"
@@ -210,35 +206,33 @@ def _check(context: wire.Context) -> Check:
                 url=context.target_url or "",
                 text=context.description or "",
             )
-    raise Unreadable(f"a check is of an unknown kind: {context.typename}")
+    raise Unreadable(f"a check of an unknown kind: {context.typename}")
 
 
 def _name(name: str) -> str:
     return " ".join(name.split()) or "(no name)"
 
 
-def _thread(thread: wire.Thread) -> Thread:
-    known = {_id(node): node for node in (*thread.comments.nodes, *thread.newest.nodes) if node.state != "PENDING"}
-    both = thread.comments.nodes + thread.newest.nodes
-    left_out = thread.comments.total_count - len({_id(node) for node in both})
+def _thread(thread: wire.ThreadNode) -> Thread:
+    nodes = {_id(node): node for node in (*thread.comments.nodes, *thread.newest.nodes)}
     return Thread(
         id=thread.id,
         path=thread.path,
         line=thread.line,
         resolved=thread.is_resolved,
-        comments=tuple(_comment(node) for node in known.values()),
-        left_out=max(0, left_out),
+        comments=tuple(_comment(node) for node in nodes.values() if node.state != "PENDING"),
+        left_out=max(0, thread.comments.total_count - len(nodes)),
     )
 
 
-def _id(comment: wire.Comment) -> str:
+def _id(comment: wire.CommentNode) -> str:
     number = comment.full_database_id or comment.database_id
     if number is None:
         raise Unreadable("a comment has no number")
     return str(number)
 
 
-def _comment(comment: wire.Comment) -> Comment:
+def _comment(comment: wire.CommentNode) -> Comment:
     author = comment.author
     return Comment(
         id=_id(comment),

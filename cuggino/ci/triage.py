@@ -1,4 +1,4 @@
-"""What a triage agent says: a verdict and a cause, as structured output or as JSON in its last words."""
+"""A triage agent's answer: a verdict and a cause, as structured output or as JSON in its last message."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ VERDICT: dict[str, Any] = {
 
 _LONGEST = 1000
 _SEARCHED = 20_000
+"""Characters at the end of the last message in which JSON is looked for."""
 
 
-class _Answer(msgspec.Struct):
+class _Verdict(msgspec.Struct):
     verdict: Literal["transient", "flake", "real"]
     cause: str
 
 
 def triage_of(structured: Any, words: str) -> Triage:
-    """The last answer that can be understood. Without one it is real: a fix that finds nothing costs less than a
-    failure that is run again and again."""
+    """Return the last answer that can be decoded; without one the failure is real.
+
+    A fix that finds nothing costs less than a failure that is rerun again and again.
+    """
     for each in (structured, *_objects(words)):
         try:
-            answer = msgspec.convert(each, _Answer)
+            answer = msgspec.convert(each, _Verdict)
         except msgspec.ValidationError:
             continue
         return Triage(verdict=answer.verdict, cause=one_line(answer.cause)[:_LONGEST])
@@ -46,7 +49,7 @@ def triage_of(structured: Any, words: str) -> Triage:
 
 
 def _objects(words: str) -> Iterator[Any]:
-    """What begins with a brace and is JSON, the last one first."""
+    """Yield the JSON objects in `words`, the last one first."""
     decoder = json.JSONDecoder()
     for found in reversed(list(re.finditer(r"\{", words[-_SEARCHED:]))):
         with suppress(ValueError, RecursionError):

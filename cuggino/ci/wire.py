@@ -1,39 +1,41 @@
-"""What the query of a poll gives, in GitHub's own words: declared is what is used, and what may be missing."""
+"""The answer to a poll's query, in GitHub's own words: only fields that are used are declared."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 
-class Author(msgspec.Struct, frozen=True, rename="camel"):
+
+class AuthorNode(msgspec.Struct, frozen=True, rename="camel"):
     login: str
     typename: str = msgspec.field(default="", name="__typename")
 
 
-class Workflow(msgspec.Struct, frozen=True):
+class WorkflowNode(msgspec.Struct, frozen=True):
     name: str
 
 
-class Run(msgspec.Struct, frozen=True, rename="camel"):
+class RunNode(msgspec.Struct, frozen=True, rename="camel"):
     database_id: int | None
     event: str
-    workflow: Workflow
+    workflow: WorkflowNode
 
 
-class App(msgspec.Struct, frozen=True):
+class AppNode(msgspec.Struct, frozen=True):
     slug: str
 
 
-class Suite(msgspec.Struct, frozen=True, rename="camel"):
+class SuiteNode(msgspec.Struct, frozen=True, rename="camel"):
     status: str
-    app: App | None = None
-    workflow_run: Run | None = None
+    app: AppNode | None = None
+    workflow_run: RunNode | None = None
 
 
-class Context(msgspec.Struct, frozen=True, rename="camel"):
+class ContextNode(msgspec.Struct, frozen=True, rename="camel"):
     typename: str = msgspec.field(name="__typename")
     database_id: int | None = None
     name: str = ""
@@ -41,7 +43,7 @@ class Context(msgspec.Struct, frozen=True, rename="camel"):
     conclusion: str | None = None
     started_at: datetime | None = None
     details_url: str | None = None
-    check_suite: Suite | None = None
+    check_suite: SuiteNode | None = None
     context: str = ""
     state: str = ""
     description: str | None = None
@@ -49,36 +51,36 @@ class Context(msgspec.Struct, frozen=True, rename="camel"):
     created_at: datetime | None = None
 
 
-class PageInfo(msgspec.Struct, frozen=True, rename="camel"):
+class PageInfoNode(msgspec.Struct, frozen=True, rename="camel"):
     has_next_page: bool
     end_cursor: str | None = None
 
 
-class Contexts(msgspec.Struct, frozen=True, rename="camel"):
-    page_info: PageInfo
-    nodes: tuple[Context, ...]
+class PageNode(msgspec.Struct, Generic[T], frozen=True, rename="camel"):
+    page_info: PageInfoNode
+    nodes: tuple[T, ...]
 
 
-class Rollup(msgspec.Struct, frozen=True):
-    contexts: Contexts
+class NodesNode(msgspec.Struct, Generic[T], frozen=True):
+    nodes: tuple[T, ...]
 
 
-class Suites(msgspec.Struct, frozen=True):
-    nodes: tuple[Suite, ...]
+class RollupNode(msgspec.Struct, frozen=True):
+    contexts: PageNode[ContextNode]
 
 
-class Commit(msgspec.Struct, frozen=True, rename="camel"):
+class CommitNode(msgspec.Struct, frozen=True, rename="camel"):
     oid: str
-    status_check_rollup: Rollup | None = None
-    check_suites: Suites | None = None
+    status_check_rollup: RollupNode | None = None
+    check_suites: NodesNode[SuiteNode] | None = None
 
 
-class Ref(msgspec.Struct, frozen=True):
-    target: Commit
+class RefNode(msgspec.Struct, frozen=True):
+    target: CommitNode
 
 
-class Comment(msgspec.Struct, frozen=True, rename="camel"):
-    author: Author | None
+class CommentNode(msgspec.Struct, frozen=True, rename="camel"):
+    author: AuthorNode | None
     author_association: str
     viewer_did_author: bool
     body: str
@@ -87,32 +89,26 @@ class Comment(msgspec.Struct, frozen=True, rename="camel"):
     database_id: int | None = None
 
 
-class Comments(msgspec.Struct, frozen=True, rename="camel"):
-    nodes: tuple[Comment, ...]
+class CommentsNode(msgspec.Struct, frozen=True, rename="camel"):
+    nodes: tuple[CommentNode, ...]
     total_count: int = 0
 
 
-class Thread(msgspec.Struct, frozen=True, rename="camel"):
+class ThreadNode(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     is_resolved: bool
     path: str
-    comments: Comments
-    newest: Comments
+    comments: CommentsNode
+    newest: CommentsNode
     line: int | None = None
 
 
-class Threads(msgspec.Struct, frozen=True, rename="camel"):
-    page_info: PageInfo
-    nodes: tuple[Thread, ...]
-
-
-class HeadRepository(msgspec.Struct, frozen=True, rename="camel"):
+class HeadRepositoryNode(msgspec.Struct, frozen=True, rename="camel"):
     name_with_owner: str
-    url: str
     viewer_permission: str | None = None
 
 
-class Pull(msgspec.Struct, frozen=True, rename="camel"):
+class PullRequestNode(msgspec.Struct, frozen=True, rename="camel"):
     number: int
     title: str
     url: str
@@ -120,37 +116,37 @@ class Pull(msgspec.Struct, frozen=True, rename="camel"):
     mergeable: Literal["MERGEABLE", "CONFLICTING", "UNKNOWN"]
     is_cross_repository: bool
     maintainer_can_modify: bool
-    author: Author | None
+    author: AuthorNode | None
     base_ref_name: str
     head_ref_name: str
     head_ref_oid: str
-    head_repository: HeadRepository | None
-    head_ref: Ref | None
-    review_threads: Threads | None = None
+    head_repository: HeadRepositoryNode | None
+    head_ref: RefNode | None
+    review_threads: PageNode[ThreadNode] | None = None
 
 
-class Repository(msgspec.Struct, frozen=True, rename="camel"):
-    pull_request: Pull
+class RepositoryNode(msgspec.Struct, frozen=True, rename="camel"):
+    pull_request: PullRequestNode
 
 
-class RateLimit(msgspec.Struct, frozen=True):
+class RateLimitNode(msgspec.Struct, frozen=True):
     limit: int = 0
     remaining: int = 0
 
 
-class Data(msgspec.Struct, frozen=True, rename="camel"):
-    repository: Repository
-    rate_limit: RateLimit | None = None
+class DataNode(msgspec.Struct, frozen=True, rename="camel"):
+    repository: RepositoryNode
+    rate_limit: RateLimitNode | None = None
 
 
-class Error(msgspec.Struct, frozen=True):
+class ErrorNode(msgspec.Struct, frozen=True):
     message: str = ""
     type: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    data: Data
+class PollAnswer(msgspec.Struct, frozen=True):
+    data: DataNode
 
 
-class Errors(msgspec.Struct, frozen=True):
-    errors: tuple[Error, ...] = ()
+class PollErrors(msgspec.Struct, frozen=True):
+    errors: tuple[ErrorNode, ...] = ()

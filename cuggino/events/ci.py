@@ -8,7 +8,7 @@ from cuggino.events.agent import Event
 
 
 class CiEvent(Event, frozen=True, kw_only=True):
-    """A step of a watch over a pull request."""
+    """An event of a watch over a pull request."""
 
 
 class CiStateLoaded(CiEvent, frozen=True, kw_only=True):

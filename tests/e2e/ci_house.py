@@ -1,4 +1,4 @@
-"""A clone with a pull request, the loopback GitHub, the real gh and git; `cuggino ci` as a person would start it."""
+"""A clone with a pull request, a GitHub on this machine, the real gh and git; `cuggino ci` as a person starts it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
-from cuggino.events import CiEvent
+from cuggino.events import CiEvent, CiWatchEnded
 from tests.e2e.github_pull import PullRequest
 from tests.e2e.github_server import GitHubServer, bare_origin, gh_environment, git, github_server
 from tests.process.house import Finished, Running
@@ -21,6 +21,7 @@ PROGRAM = str(Path(__file__).with_name("quick_ci.py"))
 SCALE = 0.002
 
 Step = dict[str, Any]
+T = TypeVar("T")
 
 
 def run(command: str) -> Step:
@@ -36,14 +37,14 @@ def verdict(which: str, cause: str) -> dict[str, Any]:
 
 
 class CiHouse:
-    """The branch `change` has a file more than `main`; it is checked out, and the person has changes of their own."""
+    """The branch `change` has one file more than `main`. It is checked out, and the person has changes of their own."""
 
     def __init__(self, folder: Path, server: GitHubServer, gh: Path | None, config: Mapping[str, Any]) -> None:
         self.server = server
         self.root = folder / "project"
         self.home = folder / "home"
         self.seen = folder / "seen"
-        """What agents have seen, where they can write it without being asked."""
+        """Where agents write what they have seen."""
         self.script = folder / "script.json"
         for each in (self.root, self.home, self.seen):
             each.mkdir()
@@ -81,21 +82,26 @@ class CiHouse:
         self.play()
 
     def play(self, *, triage: Sequence[Mapping[str, Any]] = (), worker: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Turns of the agents; `{seen}` is that folder. Then all is real, and nothing is to be changed."""
+        """Play these turns of the agents, in which `{seen}` is that folder; then all is real and nothing to change."""
         last = {"times": 0, **verdict("real", "nobody knows")}
         idle = {"times": 0, "steps": [say("Nothing is to be changed.")]}
         script = json.dumps({"triage": [*triage, last], "worker": [*worker, idle]})
         self.script.write_text(script.replace("{seen}", str(self.seen)))
 
+    def fixable(self, *steps: Step, times: int = 1) -> None:
+        """Make the check `test` fail until a worker, which does `steps` first, has pushed `fixed.txt`."""
+        self.pull.job("test", lambda it: "SUCCESS" if it.file("fixed.txt") else "FAILURE")
+        self.play(worker=[{"times": times, "steps": [*steps, run("echo x > fixed.txt"), say("Fixed.")]}])
+
     def git(self, *arguments: str) -> str:
         return git(self.root, *arguments)
 
     def pushed(self, path: str) -> str:
-        """What the branch on GitHub has in this file."""
+        """Return this file's content in the branch on GitHub."""
         return git(self.bare, "cat-file", "blob", f"change:{path}")
 
     def commit_on(self, branch: str, path: str, text: str) -> str:
-        """Somebody else pushes."""
+        """Push as somebody else; return the commit."""
         clone = self.home / f"clone-{len(list(self.home.iterdir()))}"
         git(self.home, "clone", "-q", "--branch", branch, str(self.bare), str(clone))
         (clone / path).parent.mkdir(parents=True, exist_ok=True)
@@ -107,9 +113,13 @@ class CiHouse:
 
     @property
     def persons_tree(self) -> tuple[str, ...]:
-        """What git says about the person's own tree, index and branches."""
-        asked = (("status", "--porcelain"), ("rev-parse", "HEAD"), ("stash", "list"), ("branch", "--list"))
-        return tuple(self.git(*each) for each in asked)
+        """What git reports about the person's own tree, index and branches."""
+        commands = (("status", "--porcelain"), ("rev-parse", "HEAD"), ("stash", "list"), ("branch", "--list"))
+        return tuple(self.git(*command) for command in commands)
+
+    def assert_no_sandboxes(self) -> None:
+        assert self.git("worktree", "list").count("\n") == 0
+        assert not list((self.root / ".cuggino" / "spawns").iterdir())
 
     @property
     def state(self) -> Path:
@@ -136,7 +146,7 @@ class CiHouse:
 
     @asynccontextmanager
     async def watching(self, *arguments: str) -> AsyncIterator[Running]:
-        """A watch for the length of the block; killed at its end if it still runs."""
+        """Run a watch during the block; kill it at the end if it is still running."""
         process = await trio.lowlevel.open_process(
             self.arguments("watch", "--json", *arguments),
             cwd=self.root,
@@ -164,6 +174,17 @@ def ci_house(folder: Path, gh: Path | None = None, **config: Any) -> Iterator[Ci
         yield CiHouse(folder, server, gh, config)
 
 
-def told(finished: Finished) -> list[str]:
-    """The names of the watch's own events."""
+def names(finished: Finished) -> list[str]:
+    """Return the names of the watch's own events."""
     return [type(event).__name__ for event in finished.events if isinstance(event, CiEvent)]
+
+
+def of(finished: Finished, kind: type[T]) -> list[T]:
+    """Return the events of one kind."""
+    return [event for event in finished.events if isinstance(event, kind)]
+
+
+def ended(finished: Finished) -> CiWatchEnded:
+    event = finished.events[-1]
+    assert isinstance(event, CiWatchEnded), (finished.err, finished.out[-3000:])
+    return event

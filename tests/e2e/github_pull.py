@@ -1,11 +1,11 @@
-"""A pull request of the loopback GitHub: its checks run on what is really in the bare repository, its threads go on.
+"""A pull request on the GitHub of this machine: its checks look at what is really in the bare repository.
 
     pull = PullRequest(server, bare, branch="change")
     pull.job("test (3.11)", lambda run: "SUCCESS" if run.file("answer.txt") == "42\\n" else "FAILURE")
     pull.thread("app.py", 3, comment("mia", "MEMBER", "Why not 43?"))
 
-A job says what its run comes to each time when it is looked at: a word of GitHub's, in capitals; one that is no
-conclusion means that it goes on. `Run.age` counts the looks at its head, `Run.attempt` how often it was run.
+A job returns the result of its run at each poll: one of GitHub's words, in capitals. A word that is not a conclusion
+means that the run continues. `Run.age` counts the polls of its head, `Run.attempt` the runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.github_server import NOT_FOUND, GitHubServer, Reply, Request, git
+from tests.e2e.github_server import NOT_FOUND, GitHubServer, Reply, Request, tip_of
 
 CONCLUSIONS = (
     *("SUCCESS", "FAILURE", "TIMED_OUT", "STARTUP_FAILURE", "ACTION_REQUIRED", "CANCELLED"),
     *("SKIPPED", "NEUTRAL", "STALE"),
 )
 _ids = count(41_000_000_000)
-"""Of runs of checks, comments and workflows: today's numbers have more than 32 bits."""
+"""IDs of runs, comments and workflows: today's have more than 32 bits."""
 
 
 @dataclass
@@ -39,13 +39,9 @@ class Run:
     id: int = field(default_factory=lambda: next(_ids))
 
     def file(self, path: str) -> str | None:
-        """What is in the commit at this path."""
-        try:
-            return subprocess.run(
-                ["git", "cat-file", "blob", f"{self.head}:{path}"], cwd=self.bare, capture_output=True, check=True
-            ).stdout.decode()
-        except subprocess.CalledProcessError:
-            return None
+        """Return the file's content in the commit."""
+        done = subprocess.run(["git", "cat-file", "blob", f"{self.head}:{path}"], cwd=self.bare, capture_output=True)
+        return done.stdout.decode() if done.returncode == 0 else None
 
 
 Outcome = Callable[[Run], str]
@@ -63,7 +59,7 @@ class Job:
     runs: dict[str, Run] = field(default_factory=dict)
 
     def words(self, run: Run) -> tuple[str, str | None]:
-        """Status and conclusion."""
+        """Return status and conclusion."""
         word = self.outcome(run)
         return ("COMPLETED", word) if word in CONCLUSIONS else (word, None)
 
@@ -82,12 +78,16 @@ def comment(author: str | None, association: str, body: str, *, bot: bool = Fals
     }
 
 
+def _only_page(nodes: list[Any]) -> dict[str, Any]:
+    return {"pageInfo": {"hasNextPage": False, "endCursor": None}, "nodes": nodes}
+
+
 class PullRequest:
-    """Number 12 of o/r. `head` is the tip of the branch, but for `lag` looks after a push, when it is the old one."""
+    """Number 12 of o/r. `head` is the tip of the branch; for `lag` polls after a push it is the old one."""
 
     number = 12
 
-    def __init__(self, server: GitHubServer, bare: Path, *, branch: str, head_owner: str = "o") -> None:
+    def __init__(self, server: GitHubServer, bare: Path, *, branch: str) -> None:
         self.server = server
         self.bare = bare
         self.branch = branch
@@ -95,16 +95,15 @@ class PullRequest:
         self.mergeable = "MERGEABLE"
         self.author: dict[str, Any] | None = {"__typename": "User", "login": "mia"}
         self.writers = {"mia": "write"}
-        self.head_owner: str | None = head_owner
+        self.head_owner = "o"
         self.viewer_permission: str | None = "WRITE"
         self.maintainer_can_modify = False
         self.jobs: list[Job] = []
         self.threads: list[dict[str, Any]] = []
         self.lag = 0
-        self.page = 100
         self.reruns: list[int] = []
         self.spoil: Callable[[Request], Reply | None] = lambda _: None
-        """What is answered to a poll instead of what there is."""
+        """Return an answer to a poll that replaces the real one, or None."""
         self.before_poll: Callable[[int], None] = lambda _: None
         self.polls = 0
         self._heads: list[str] = []
@@ -132,14 +131,11 @@ class PullRequest:
 
     @property
     def tip(self) -> str | None:
-        try:
-            return git(self.bare, "rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}")
-        except subprocess.CalledProcessError:
-            return None
+        return tip_of(self.bare, self.branch)
 
     @property
     def head(self) -> str | None:
-        """What GitHub says that the branch leads to."""
+        """The branch's commit according to GitHub."""
         tip = self.tip
         if tip is not None and (not self._heads or self._heads[-1] != tip):
             self._heads.append(tip)
@@ -162,11 +158,10 @@ class PullRequest:
             return Reply(200, {"data": {"repository": {"pullRequest": None}}, "errors": errors})
         if (spoilt := self.spoil(request)) is not None:
             return spoilt
-        if not variables.get("checks") and not variables.get("threads"):
-            self.polls += 1
-            self.before_poll(self.polls)
-            self._grow_older()
-        return Reply(200, {"data": {"rateLimit": self._limit(), "repository": {"pullRequest": self._pull(variables)}}})
+        self.polls += 1
+        self.before_poll(self.polls)
+        self._grow_older()
+        return Reply(200, {"data": {"rateLimit": self._limit(), "repository": {"pullRequest": self._pull()}}})
 
     def _grow_older(self) -> None:
         head = self.head
@@ -176,9 +171,9 @@ class PullRequest:
 
     def _limit(self) -> dict[str, Any]:
         asked = len(self.server.requests)
-        return {"limit": 5000, "remaining": 5000 - asked, "resetAt": "2026-01-01T00:00:00Z"}
+        return {"limit": 5000, "remaining": 5000 - asked}
 
-    def _pull(self, variables: dict[str, Any]) -> dict[str, Any]:
+    def _pull(self) -> dict[str, Any]:
         head = self.head
         self._lagging = max(0, self._lagging - 1)
         pull: dict[str, Any] = {
@@ -193,36 +188,23 @@ class PullRequest:
             "baseRefName": "main",
             "headRefName": self.branch,
             "headRefOid": head or (self._heads[-1] if self._heads else "0" * 40),
-            "headRepository": None,
-            "headRef": None,
-        }
-        if self.head_owner is not None:
-            name = f"{self.head_owner}/r"
-            pull["headRepository"] = {
-                "nameWithOwner": name,
-                "url": f"https://github.com/{name}",
+            "headRepository": {
+                "nameWithOwner": f"{self.head_owner}/r",
                 "viewerPermission": self.viewer_permission,
-            }
-        if head is not None:
-            target: dict[str, Any] = {"oid": head}
-            if variables["withChecks"]:
-                nodes = [node for job in self.jobs if (node := self._context(job, head)) is not None]
-                contexts = self._paged(nodes, variables.get("checks"))
-                target["checkSuites"] = {"nodes": [self._suite(job, head) for job in self.jobs if not job.is_status]}
-                target["statusCheckRollup"] = {"contexts": contexts} if nodes else None
-            pull["headRef"] = {"target": target}
-        if variables["withThreads"]:
-            pull["reviewThreads"] = self._paged([self._thread(one) for one in self.threads], variables.get("threads"))
-        return pull
-
-    def _paged(self, nodes: list[Any], after: str | None) -> dict[str, Any]:
-        begin = int(after or 0)
-        end = begin + self.page
-        more = end < len(nodes)
-        return {
-            "pageInfo": {"hasNextPage": more, "endCursor": str(end) if more else None},
-            "nodes": nodes[begin:end],
+            },
+            "headRef": None,
+            "reviewThreads": _only_page([self._thread(one) for one in self.threads]),
         }
+        if head is not None:
+            nodes = [node for job in self.jobs if (node := self._context(job, head)) is not None]
+            pull["headRef"] = {
+                "target": {
+                    "oid": head,
+                    "checkSuites": {"nodes": [self._suite(job, head) for job in self.jobs if not job.is_status]},
+                    "statusCheckRollup": {"contexts": _only_page(nodes)} if nodes else None,
+                }
+            }
+        return pull
 
     def _context(self, job: Job, head: str) -> dict[str, Any] | None:
         run = job.runs[head]
@@ -246,13 +228,12 @@ class PullRequest:
             "status": status,
             "conclusion": conclusion,
             "startedAt": None if status == "QUEUED" else started,
-            "completedAt": started if conclusion else None,
             "detailsUrl": f"https://github.com/o/r/actions/runs/1/job/{run.id}",
             "checkSuite": self._suite(job, head),
         }
 
     def _suite(self, job: Job, head: str) -> dict[str, Any]:
-        """All jobs of a workflow are one suite, also those that have no check yet."""
+        """All jobs of a workflow form one suite, including those without a check yet."""
         suite: dict[str, Any] = {"status": "COMPLETED", "app": {"slug": job.app}, "workflowRun": None}
         if job.app == "github-actions":
             over = all(one.words(one.runs[head])[1] is not None for one in self.jobs if one.workflow == job.workflow)
@@ -282,7 +263,7 @@ class PullRequest:
         return next(((job, run) for job in self.jobs for run in job.runs.values() if run.id == int(number)), None)
 
     def _log(self, request: Request) -> Reply:
-        """As GitHub does: another address, for a minute."""
+        """Redirect, as GitHub does."""
         if self._by_id(request.named["id"]) is None:
             return NOT_FOUND
         return Reply(302, b"", {"location": f"/logs/{request.named['id']}"})

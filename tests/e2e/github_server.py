@@ -1,7 +1,7 @@
 """A GitHub on this machine, for the real gh: HTTP on a unix socket, and a bare repository as the origin.
 
-What it answers are functions in a table of methods and paths; faults come before them. gh is led to it by
-`http_unix_socket` in a HOME of its own, and git by an `insteadOf` in the repository's own configuration.
+Handlers in a table of methods and paths answer; faults take precedence. gh finds the server by `http_unix_socket` in a
+HOME of its own, and git by an `insteadOf` in the repository's own configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from tests.e2e.serving import running
 
 @dataclass(frozen=True)
 class Request:
-    """What gh asked. `path` has no leading slash; `named` are the groups of the handler's pattern."""
+    """A request of gh. `path` has no leading slash; `named` are the groups of the handler's pattern."""
 
     method: str
     path: str
@@ -48,14 +48,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: `body` is JSON unless it is bytes. `drop`: the connection ends before it, or in its middle."""
+    """An answer: `body` is JSON unless it is bytes. `drop`: the connection ends before it, or in the middle."""
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: Literal["before", "middle"] | None = None
     delay: float = 0
-    """Seconds, ended early by the server's end."""
+    """Seconds; the end of the server ends them early."""
 
 
 Handler = Callable[[Request], Reply]
@@ -69,13 +69,13 @@ GRAPHQL_LIMIT = Reply(200, {"errors": [{"type": "RATE_LIMITED", "message": "API 
 
 
 def primary_limit(seconds: float, status: int = 403) -> Reply:
-    """The hourly limit, that ends in so many seconds."""
+    """Return the hourly limit, which ends in `seconds`."""
     headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(time.time() + seconds))}
     return Reply(status, {"message": "API rate limit exceeded for user ID 1."}, headers)
 
 
 class GitHubServer:
-    """A running server. `requests` are all that came, in their order."""
+    """A running server. `requests` are all requests, in their order."""
 
     def __init__(self, address: Path) -> None:
         self.address = address
@@ -92,11 +92,11 @@ class GitHubServer:
         self._handlers.insert(0, (method, re.compile(pattern), handler))
 
     def fail(self, pattern: str, *replies: Reply, method: str = ".*") -> None:
-        """The next requests with such a path get these, one each; then it is the handlers' turn again."""
+        """Answer the next requests with such a path with these, one each; after that the handlers answer again."""
         self._faults += [(method, re.compile(pattern), reply) for reply in replies]
 
     def asked(self, method: str, pattern: str) -> list[Request]:
-        """The requests of this method and with such a path."""
+        """Return the requests with this method and such a path."""
         return [
             request for request in self.requests if request.method == method and re.fullmatch(pattern, request.path)
         ]
@@ -111,17 +111,8 @@ class GitHubServer:
             for method, pattern, handler in self._handlers:
                 if method == request.method and (match := pattern.fullmatch(request.path)):
                     try:
-                        return handler(
-                            Request(
-                                request.method,
-                                request.path,
-                                request.query,
-                                request.headers,
-                                request.body,
-                                {name: value for name, value in match.groupdict().items() if value is not None},
-                            )
-                        )
-                    except Exception as problem:  # told at the end of the `with` block, where the test sees it
+                        return handler(replace(request, named=match.groupdict(default="")))
+                    except Exception as problem:  # raised at the end of the `with` block, where the test sees it
                         self.problems.append(problem)
                         return Reply(500, {"message": repr(problem)})
         return NOT_FOUND
@@ -129,8 +120,8 @@ class GitHubServer:
 
 @contextmanager
 def github_server() -> Iterator[GitHubServer]:
-    """A server until the block is left. What its handlers raised is raised then."""
-    with tempfile.TemporaryDirectory(prefix="gh-") as folder:  # the path of a socket has 107 bytes at most
+    """Run a server during the block; raise what its handlers raised at the end."""
+    with tempfile.TemporaryDirectory(prefix="gh-") as folder:  # the path of a socket has at most 107 bytes
         server = GitHubServer(Path(folder, "socket"))
         http = _Server(str(server.address), _Connection)
         http.github = server
@@ -148,7 +139,7 @@ class _Connection(BaseHTTPRequestHandler):
     server: _Server
 
     def _any(self) -> None:
-        with suppress(ConnectionError):  # the client went away: it was stopped
+        with suppress(ConnectionError):  # the client was stopped
             parts = urlsplit(self.path)
             request = Request(
                 self.command,
@@ -165,7 +156,7 @@ class _Connection(BaseHTTPRequestHandler):
         return "-"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Nothing: the test says what it wants to see."""
+        """Log nothing."""
 
     def _read(self) -> bytes:
         if self.headers.get("transfer-encoding") != "chunked":
@@ -182,7 +173,13 @@ class _Connection(BaseHTTPRequestHandler):
             self.server.github.closing.wait(reply.delay)
         if reply.drop == "before":
             return self._end()
-        body = reply.body if isinstance(reply.body, bytes) else b"" if reply.body is None else _json(reply.body)
+        body = (
+            reply.body
+            if isinstance(reply.body, bytes)
+            else b""
+            if reply.body is None
+            else json.dumps(reply.body).encode()
+        )
         headers = {"content-type": "application/json; charset=utf-8", **reply.headers}
         self.send_response(reply.status)
         for name, value in headers.items():
@@ -201,15 +198,11 @@ class _Connection(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
 # ---- gh and its environment -------------------------------------------------------------------
 
 
 def find_gh(which: Literal["system", "current"]) -> Path:
-    """The distribution's gh, or the one of the development tools. Without it the test is skipped (see `programs`)."""
+    """Return the distribution's gh, or that of the development tools. Skip the test without it (see `programs`)."""
     given = os.environ.get("CUGGINO_E2E_GH") if which == "current" else None
     if given:
         return Path(given)
@@ -221,14 +214,14 @@ def find_gh(which: Literal["system", "current"]) -> Path:
         found = shutil.which("gh", path=os.pathsep.join(others))
     if found is not None:
         return Path(found)
-    missing = f"the {which} gh is not here"
+    missing = f"the {which} gh is not installed"
     if os.environ.get("CUGGINO_E2E") == "1":
         pytest.fail(missing)
     pytest.skip(missing)
 
 
 def gh_environment(home: Path, server: GitHubServer, gh: Path | None = None, **extra: str) -> dict[str, str]:
-    """A whole environment in which `gh` is this program, asks this server, and is logged in. An empty value: none."""
+    """Return an environment in which `gh` is this program, logged in to this server. Empty values are left out."""
     config = home / ".config" / "gh" / "config.yml"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(f"version: 1\nhttp_unix_socket: {server.address}\n")
@@ -254,14 +247,19 @@ def gh_environment(home: Path, server: GitHubServer, gh: Path | None = None, **e
 
 
 def git(root: Path, *arguments: str) -> str:
-    """git with nobody's configuration; what it printed."""
+    """Run git without anybody's configuration; return its output."""
     env = {"PATH": os.environ["PATH"], "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True, env=env, text=True)
     return done.stdout.strip()
 
 
+def tip_of(repository: Path, branch: str) -> str | None:
+    """Return a branch's commit, or None if the branch does not exist."""
+    return git(repository, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}") or None
+
+
 def bare_origin(folder: Path, *clones: Path, owner: str = "o", name: str = "r") -> Path:
-    """A bare repository at `folder`, which `https://github.com/<owner>/<name>.git` is for git in these repositories."""
+    """Make a bare repository that these clones know as `https://github.com/<owner>/<name>.git`."""
     if not folder.exists():
         folder.mkdir(parents=True)
         git(folder, "init", "--quiet", "--bare", "--initial-branch", "main")
@@ -273,7 +271,7 @@ def bare_origin(folder: Path, *clones: Path, owner: str = "o", name: str = "r") 
 
 
 class Pulls:
-    """The pull requests of one repository, as REST has them. `open` are JSON objects, by number."""
+    """The pull requests of one repository in the REST API. `all` are JSON objects by number."""
 
     def __init__(self, server: GitHubServer, bare: Path, *, owner: str = "o", name: str = "r") -> None:
         self.bare = bare
@@ -302,19 +300,15 @@ class Pulls:
         return self.all[number]
 
     def tip(self, branch: str) -> str | None:
-        try:
-            return git(self.bare, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
-        except subprocess.CalledProcessError:
-            return None
+        return tip_of(self.bare, branch)
 
     def _create(self, request: Request) -> Reply:
         wanted = request.json
         head, base = wanted["head"].removeprefix(f"{self.owner}:"), wanted["base"]
-        if self.tip(head) is None:
-            return self._invalid({"resource": "PullRequest", "field": "head", "code": "invalid"})
-        if self.tip(base) is None:
-            return self._invalid({"resource": "PullRequest", "field": "base", "code": "invalid"})
-        if self._open(head, base):
+        for field_, branch in (("head", head), ("base", base)):
+            if self.tip(branch) is None:
+                return self._invalid({"resource": "PullRequest", "field": field_, "code": "invalid"})
+        if self._find(head, base, "open"):
             return self._refused(f"A pull request already exists for {self.owner}:{head}.")
         if self.tip(head) == self.tip(base):
             return self._refused(f"No commits between {base} and {head}")
@@ -322,24 +316,21 @@ class Pulls:
 
     def _list(self, request: Request) -> Reply:
         head = request.query.get("head", "").removeprefix(f"{self.owner}:")
-        found = [
+        return Reply(200, self._find(head, request.query.get("base", ""), request.query.get("state", "open")))
+
+    def _find(self, head: str, base: str, state: str) -> list[dict[str, Any]]:
+        """Return the pull requests of a head, a base (any if empty) and a state, or `all`."""
+        return [
             pull
             for pull in self.all.values()
-            if (not head or pull["head"]["ref"] == head)
-            and request.query.get("base", pull["base"]["ref"]) == pull["base"]["ref"]
-            and request.query.get("state", "open") in ("all", pull["state"])
+            if head in ("", pull["head"]["ref"])
+            and base in ("", pull["base"]["ref"])
+            and state in ("all", pull["state"])
         ]
-        return Reply(200, found)
 
     def _get(self, request: Request) -> Reply:
         pull = self.all.get(int(request.named["number"]))
         return Reply(200, pull) if pull else NOT_FOUND
-
-    def _open(self, head: str, base: str) -> bool:
-        return any(
-            pull["head"]["ref"] == head and pull["base"]["ref"] == base and pull["state"] == "open"
-            for pull in self.all.values()
-        )
 
     def _refused(self, message: str) -> Reply:
         return self._invalid({"resource": "PullRequest", "code": "custom", "message": message})

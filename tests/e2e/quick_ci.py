@@ -1,26 +1,17 @@
-"""`cuggino` as it is, but `ci watch` sleeps less long: `quick_ci.py SCALE ARGUMENTS`. The intervals are multiplied."""
+"""`cuggino`, with a `ci watch` that waits less: `quick_ci.py SCALE ARGUMENTS`. All waits are multiplied by SCALE."""
 
 from __future__ import annotations
 
 import sys
 from functools import partial
 
-import trio
-
 from cuggino import main
-from cuggino.ci.watch import watch_pull
+from cuggino.ci.intervals import CiIntervals
+from cuggino.ci.watch import watch_pull_request
 from cuggino.cli import ci
 
-
-def shorten(scale: float) -> None:
-    """The command line has no option for it, and shall have none."""
-
-    async def sleep(seconds: float) -> None:
-        await trio.sleep(seconds * scale)
-
-    setattr(ci, "watch_pull", partial(watch_pull, sleep=sleep))  # noqa: B010 - a name of its module, for its one user
-
-
 if __name__ == "__main__":
-    shorten(float(sys.argv[1]))
+    intervals = CiIntervals(scale=float(sys.argv[1]))
+    # the command line has no option for it
+    setattr(ci, "watch_pull_request", partial(watch_pull_request, intervals=intervals))  # noqa: B010
     sys.exit(main.run(sys.argv[2:]))

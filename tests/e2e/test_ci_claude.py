@@ -1,4 +1,4 @@
-"""`cuggino ci watch` with the real claude, which triages, mends and answers, within its permissions."""
+"""`cuggino ci watch` with the real claude, which triages, fixes and answers within its permissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuggino.events import CiCheckTriaged, CiThreadAnswered, ToolResult
-from tests.e2e.ci_house import ci_house
+from tests.e2e.ci_house import ci_house, of
 from tests.e2e.github_pull import comment
 from tests.e2e.loopback import Request, Say, Script, Use, claude_environment, loopback
 
@@ -23,7 +23,7 @@ def place(request: Request, what: str) -> str:
 
 
 def route(request: Request) -> Script:
-    """Who it is follows from the prompt; what a tool gives back is looked at by the test."""
+    """Tell the roles apart by their prompts; the test looks at what the tools return."""
     if "# Your role: triage" in request.system:
         return [
             [Use("Read", {"file_path": place(request, "failure")})],
@@ -64,20 +64,19 @@ async def test_from_red_to_green(tmp_path: Path, claude_path: Path) -> None:
         )
         finished = await house.watch("12", "--max-iterations", "8")
         assert finished.code == 0, finished.err + finished.out[-4000:]
-        (triaged,) = (event for event in finished.events if isinstance(event, CiCheckTriaged))
+        (triaged,) = of(finished, CiCheckTriaged)
         assert (triaged.verdict, triaged.cause) == ("real", "answer.txt says 41")
-        (answered,) = (event for event in finished.events if isinstance(event, CiThreadAnswered))
+        (answered,) = of(finished, CiThreadAnswered)
         assert answered.fixed
         assert "> I said hello, @\u200bmia." in thread["comments"][-1]["body"]
         assert (house.pushed("answer.txt"), house.pushed("hello.txt")) == ("42", "hello")
 
         # what it was denied, and what it did not see
-        refused = [event.output for event in finished.events if isinstance(event, ToolResult) and event.is_error]
+        refused = [event.output for event in of(finished, ToolResult) if event.is_error]
         assert len(refused) == 2
         assert "git push origin HEAD:refs/heads/stolen has been denied" in refused[0]
         assert "denied by your permission settings" in refused[1]
-        refs = house.git("ls-remote", "origin")
-        assert "stolen" not in refs
+        assert "stolen" not in house.git("ls-remote", "origin")
         assert not (house.seen / "hooked").exists()
         everything = "\n".join(json.dumps(request.body) for request in model.requests)
         assert "STOLEN" not in everything

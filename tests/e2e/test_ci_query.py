@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuggino.ci.hub import LOOKUP
+from cuggino.ci.find import LOOKUP
 from cuggino.ci.query import QUERY
 
 pytestmark = pytest.mark.e2e
@@ -21,10 +21,10 @@ def schema() -> Any:
     if os.environ.get("CUGGINO_E2E") != "1":
         pytest.importorskip("graphql")
         if not SCHEMA.exists():
-            pytest.skip("GitHub's schema is not here")
+            pytest.skip("GitHub's schema is not installed")
     from graphql import build_schema
 
-    return build_schema(SCHEMA.read_text(), assume_valid=True)  # it breaks a new rule about deprecations
+    return build_schema(SCHEMA.read_text(), assume_valid=True)  # it violates a new rule about deprecations
 
 
 @pytest.mark.parametrize("query", [QUERY, LOOKUP])
@@ -34,7 +34,7 @@ def test_the_queries_are_valid(schema: Any, query: str) -> None:
     assert validate(schema, parse(query)) == []
 
 
-def test_a_query_that_is_not_is_noticed(schema: Any) -> None:
+def test_an_invalid_query_is_detected(schema: Any) -> None:
     from graphql import parse, validate
 
     assert validate(schema, parse(QUERY.replace("isResolved", "isSolved")))

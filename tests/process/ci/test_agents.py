@@ -15,8 +15,8 @@ from cuggino.agents.agent import AgentOptions, AgentResult
 from cuggino.ci.agents import SandboxedFixers
 from cuggino.ci.branch import GitBranch
 from cuggino.ci.decide import Failure
-from cuggino.ci.file import StateFile, hide
-from cuggino.ci.ports import NonFastForward, Refused
+from cuggino.ci.ports import NonFastForward, OperationFailed
+from cuggino.ci.state_file import StateFile, exclude_from_git
 from cuggino.clock import uuid7
 from cuggino.config import Config
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind, StorageError
@@ -280,7 +280,7 @@ async def test_a_head_that_is_not_here_is_fetched_and_one_that_is_gone_told(scen
     scene.head = "1" * 40
     work = await scene.mend()
     assert work.failed
-    assert "does not have the commit" in work.summary
+    assert "no longer has the commit" in work.summary
 
 
 async def test_a_conflict_that_the_agent_leaves_is_not_committed(scene: Scene) -> None:
@@ -326,7 +326,7 @@ async def test_pushing(scene: Scene) -> None:
     hook = scene.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho protected >&2; exit 1\n")
     hook.chmod(0o755)
-    with pytest.raises(Refused, match="protected"):
+    with pytest.raises(OperationFailed, match="protected"):
         await scene.branch.push(commit(first, "second"))
     git(scene.bare, "update-ref", "-d", "refs/heads/change")
     assert await scene.branch.head() is None
@@ -360,7 +360,7 @@ async def test_the_state_file_is_in_no_status_and_no_commit(scene: Scene, below:
     git(scene.root, "commit", "-qm", "config")
     project = Project.find(root)
     for _ in range(2):
-        await hide(project, scene.root / ".git")
+        await exclude_from_git(project, scene.root / ".git")
     file = StateFile(project, 12)
     file.path.parent.mkdir()
     file.path.write_text("x")
@@ -377,5 +377,5 @@ def test_a_state_file_that_is_no_utf_8_is_told_with_its_line(tmp_path: Path) -> 
     file = StateFile(Project.find(tmp_path), 12)
     file.path.parent.mkdir()
     file.path.write_bytes(b"# CI Watch State: PR #12\n\n\xff\n")
-    with pytest.raises(StorageError, match="line 3: it is no UTF-8"):
+    with pytest.raises(StorageError, match="line 3: not valid UTF-8"):
         file.load()

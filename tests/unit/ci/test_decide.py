@@ -1,8 +1,8 @@
-"""What a poll means. Every rule against a false green has a test of its own."""
+"""What a poll means. Each rule against a false green has a test of its own."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 
 from cuggino.ci.decide import (
     GRACE,
-    Known,
+    PollContext,
     Trust,
     View,
     answer_mark,
-    answered,
+    drop_build_summary,
     ending,
+    has_answer,
     is_open,
-    newest,
-    next_interval,
-    refusal,
+    newest_runs,
+    refusal_reason,
     view,
-    without_parent,
 )
-from cuggino.ci.pull import Check, PullRequest
+from cuggino.ci.intervals import CiIntervals
+from cuggino.ci.pull_request import Check, PullRequestSnapshot
 from cuggino.ci.query import OUTCOMES
-from cuggino.ci.state import RunAgain, State
+from cuggino.ci.state import CiState, Rerun
 from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, thread
 
-STATE = State(number=12, head=HEAD, started=START)
+STATE = CiState(number=12, head=HEAD, started=START)
 
 
-def look(*checks: Check, state: State = STATE, known: Known | None = None, **pull: Any) -> View:
-    return view(replace(PULL, checks=checks, **pull), state, known or Known())
+def look(*checks: Check, state: CiState = STATE, context: PollContext | None = None, **pull: Any) -> View:
+    return view(replace(PULL, checks=checks, **pull), state, context or PollContext())
 
 
 GREEN = check("test", "SUCCESS")
@@ -48,7 +48,7 @@ def test_all_passed_is_green() -> None:
 
 
 @pytest.mark.parametrize("word", ["FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE", "ACTION_REQUIRED"])
-def test_what_failed_is_failing_and_never_green(word: str) -> None:
+def test_a_failed_check_is_never_green(word: str) -> None:
     seen = look(GREEN, check("lint", word))
     assert (seen.green, seen.actionable, [failure.name for failure in seen.failures]) == (False, "failing", ["lint"])
 
@@ -56,7 +56,7 @@ def test_what_failed_is_failing_and_never_green(word: str) -> None:
 @pytest.mark.parametrize(
     "word", ["QUEUED", "IN_PROGRESS", "WAITING", "PENDING", "REQUESTED", "EXPECTED", "COMPLETED", "A_NEW_WORD"]
 )
-def test_what_is_not_over_or_not_known_is_pending(word: str) -> None:
+def test_a_check_that_has_not_ended_or_has_an_unknown_result_is_pending(word: str) -> None:
     seen = look(GREEN, check("lint", word))
     assert (seen.green, seen.actionable, seen.pending, seen.failures) == (False, "pending", ("lint",), ())
 
@@ -66,10 +66,10 @@ def test_a_cancelled_run_is_not_failed_and_blocks_green() -> None:
     assert (seen.green, seen.actionable, seen.failures, seen.cancelled) == (False, "pending", (), ("lint",))
 
 
-def test_a_conflict_is_never_green_and_something_to_mend() -> None:
+def test_a_conflict_is_never_green_and_something_to_fix() -> None:
     seen = look(GREEN, mergeable="CONFLICTING")
     assert (seen.green, seen.actionable, seen.conflict, seen.new_failures) == (False, "failing", True, 1)
-    handled = look(GREEN, mergeable="CONFLICTING", state=replace(STATE, checks=("(merge conflict with main)",)))
+    handled = look(GREEN, mergeable="CONFLICTING", state=replace(STATE, handled_checks=("(merge conflict with main)",)))
     assert (handled.green, handled.actionable, handled.conflict) == (False, "failing", False)
 
 
@@ -81,35 +81,32 @@ def test_another_head_is_not_green() -> None:
     assert not look(GREEN, head="b" * 40).green
 
 
-def test_no_checks_are_green_after_the_grace_only() -> None:
-    polls = [look(known=Known(empty=empty)).green for empty in range(1, GRACE + 3)]
+def test_no_checks_are_green_only_after_the_grace() -> None:
+    polls = [look(context=PollContext(empty=empty)).green for empty in range(1, GRACE + 3)]
     assert polls == [False, False, False, True, True]
-    assert not look(check("lint", "SKIPPED"), known=Known(empty=1)).green
+    assert not look(check("lint", "SKIPPED"), context=PollContext(empty=1)).green
 
 
 def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
     expected = frozenset({"test", "lint"})
-    assert look(GREEN, known=Known(settling=True, expected=expected)).pending == ("lint",)
-    assert look(GREEN, check("lint", "SUCCESS"), known=Known(settling=True, expected=expected)).green
-    assert look(GREEN, known=Known(settling=False, expected=expected)).green
-    assert look(GREEN, known=Known(settling=True, expected=None)).actionable == "pending"
+    assert look(GREEN, context=PollContext(settling=True, expected=expected)).pending == ("lint",)
+    assert look(GREEN, check("lint", "SUCCESS"), context=PollContext(settling=True, expected=expected)).green
+    assert look(GREEN, context=PollContext(settling=False, expected=expected)).green
+    assert look(GREEN, context=PollContext(settling=True, expected=None)).actionable == "pending"
 
 
-def test_a_workflow_that_goes_on_is_not_green_though_all_its_checks_have_passed() -> None:
-    """A job that waits for another has no check before that one is over."""
+def test_a_running_workflow_is_not_green_although_all_its_checks_passed() -> None:
+    """A job that waits for another has no check before that one has ended."""
     seen = look(GREEN, unfinished=("ci", "nightly"))
-    assert (seen.green, seen.actionable, seen.pending) == (
-        False,
-        "pending",
-        ("(the rest of ci)", "(the rest of nightly)"),
-    )
+    rest = ("(the rest of ci)", "(the rest of nightly)")
+    assert (seen.green, seen.actionable, seen.pending) == (False, "pending", rest)
     assert look(check("lint", "QUEUED"), unfinished=("ci",)).pending == ("lint",)
 
 
 def test_a_thread_to_act_on_is_not_green() -> None:
     seen = look(GREEN, threads=(thread("t", comment(1)),))
     assert (seen.green, seen.actionable, len(seen.threads)) == (False, "passing", 1)
-    assert look(GREEN, threads=(thread("t", comment(1)),), state=replace(STATE, threads={"t": "1"})).green
+    assert look(GREEN, threads=(thread("t", comment(1)),), state=replace(STATE, handled_threads={"t": "1"})).green
 
 
 # ---- checks -----------------------------------------------------------------------------------
@@ -131,34 +128,29 @@ def test_runs_of_one_name_in_two_workflows_or_events_are_two_checks() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5), st.integers(0, 99))))
-def test_one_run_a_check_is_left_and_none_is_newer(runs: list[tuple[str, str, int, int]]) -> None:
+def test_one_run_of_each_check_is_left_and_none_is_newer(runs: list[tuple[str, str, int, int]]) -> None:
     checks = [
         check(name, "SUCCESS", id=number, workflow=flow, started=START + timedelta(minutes=minute))
         for name, flow, minute, number in runs
     ]
-    left = newest(checks)
+    left = newest_runs(checks)
     assert {(each.name, each.workflow) for each in left} == {(each.name, each.workflow) for each in checks}
     assert len({(each.name, each.workflow) for each in left}) == len(left)
     for each in checks:
         best = next(one for one in left if (one.name, one.workflow) == (each.name, each.workflow))
-        assert (started(best), best.id or 0) >= (started(each), each.id or 0)
-
-
-def started(run: Check) -> datetime:
-    assert run.started is not None
-    return run.started
+        assert (best.started or START, best.id or 0) >= (each.started or START, each.id or 0)
 
 
 @pytest.mark.parametrize("name", ["test (3.11, ubuntu)", 'a: "b" [c], d', "Prüfung ✓", "build / test: x, y"])
 def test_names_decide_whether_a_failure_is_new(name: str) -> None:
     failed = check(name, "FAILURE", id=7, started=START)
     assert [failure.name for failure in look(failed).failures] == [name]
-    assert not look(failed, state=replace(STATE, checks=(name,))).failures
-    assert look(failed, state=replace(STATE, checks=(name[:-1], f"{name}, {name}"))).failures
+    assert not look(failed, state=replace(STATE, handled_checks=(name,))).failures
+    assert look(failed, state=replace(STATE, handled_checks=(name[:-1], f"{name}, {name}"))).failures
 
 
-def test_a_run_that_is_run_again_is_not_new_and_its_next_failure_is() -> None:
-    state = replace(STATE, again=(RunAgain(HEAD, "7", "test"),))
+def test_a_rerun_run_is_not_a_new_failure_but_its_next_failure_is() -> None:
+    state = replace(STATE, reruns=(Rerun(HEAD, "7", "test"),))
     seen = look(check("test", "FAILURE", id=7, started=START), state=state)
     assert (seen.failures, seen.actionable, seen.green) == ((), "failing", False)
     assert look(check("test", "FAILURE", id=8, started=START), state=state).failures
@@ -179,14 +171,14 @@ BUILD = check("buildkite/app", "FAILURE", app="", workflow="", run=None)
         ((), False, "failing"),
     ],
 )
-def test_buildkites_parent_alone_does_not_block(steps: tuple[Check, ...], green: bool, actionable: str) -> None:
-    seen = look(BUILD, *steps, known=Known(system="buildkite"))
+def test_buildkites_check_of_the_build_does_not_block(steps: tuple[Check, ...], green: bool, actionable: str) -> None:
+    seen = look(BUILD, *steps, context=PollContext(system="buildkite"))
     assert (seen.green, seen.actionable) == (green, actionable)
-    assert look(BUILD, *steps, known=Known(system="github-actions")).actionable == "failing"
-    assert len(without_parent((BUILD, *steps), "unknown")) == 1 + len(steps)
+    assert look(BUILD, *steps, context=PollContext(system="github-actions")).actionable == "failing"
+    assert len(drop_build_summary((BUILD, *steps), "unknown")) == 1 + len(steps)
 
 
-def test_every_word_of_github_is_known_or_is_no_result() -> None:
+def test_only_success_is_passed() -> None:
     assert set(OUTCOMES.values()) == {"passed", "failed", "ignored", "cancelled"}
     assert [word for word, outcome in OUTCOMES.items() if outcome == "passed"] == ["SUCCESS"]
 
@@ -200,13 +192,13 @@ def ours(number: int, to: int) -> Any:
     return comment(number, body=f"Done.\n\n{answer_mark(str(to))}", **OURS)
 
 
-def test_our_own_word_is_known_by_its_mark_and_our_login_together() -> None:
+def test_our_answer_is_recognized_by_its_mark_and_our_login_together() -> None:
     assert not is_open(thread("t", comment(1), ours(2, 1)))
     assert is_open(thread("t", comment(1), comment(2, **OURS)))  # the person's own words
     stranger = comment(2, "eve", "NONE", body=f"x {answer_mark('1')}")
     assert is_open(thread("t", comment(1), stranger))
-    assert not answered(thread("t", comment(1), stranger), "1")
-    assert answered(thread("t", comment(1), ours(2, 1), comment(3)), "1")
+    assert not has_answer(thread("t", comment(1), stranger), "1")
+    assert has_answer(thread("t", comment(1), ours(2, 1), comment(3)), "1")
     assert is_open(thread("t", comment(1), ours(2, 1), comment(3)))
     quoting = comment(3, body=f"> {answer_mark('1')}\nno", **OURS)
     assert is_open(thread("t", comment(1), quoting))
@@ -226,7 +218,7 @@ def test_our_own_word_is_known_by_its_mark_and_our_login_together() -> None:
         ("lint", "NONE", True, True),
         ("LINT", "NONE", True, True),
         ("other", "NONE", True, False),
-        ("other", "MEMBER", True, False),  # a bot that some app made is none of the trusted
+        ("other", "MEMBER", True, False),  # a bot of some app is not one of the trusted
         ("lint", "NONE", False, False),  # a person with the bot's name
     ],
 )
@@ -235,17 +227,11 @@ def test_whose_comments_are_acted_on(author: str | None, association: str, bot: 
     one = thread("t", comment(1, author, association, bot=bot))
     assert trust.acts_on(one, None) is acts
     assert bool(trust.visible(one)) is acts
-    seen = look(GREEN, threads=(one,), known=Known(trust=trust))
-    assert (len(seen.threads), len(seen.open)) == ((1, 0) if acts else (0, 1))
+    seen = look(GREEN, threads=(one,), context=PollContext(trust=trust))
+    assert (len(seen.threads), len(seen.open_threads)) == ((1, 0) if acts else (0, 1))
 
 
-def test_a_strangers_comment_is_taken_out_of_what_the_agent_sees() -> None:
-    mixed = thread("t", comment(1), comment(2, "eve", "NONE", body="run this"), comment(3))
-    assert Trust().acts_on(mixed, None)
-    assert [each.id for each in Trust().visible(mixed)] == ["1", "3"]
-
-
-def test_a_stranger_cannot_have_a_thread_acted_on_that_was_handled() -> None:
+def test_a_stranger_cannot_reopen_a_handled_thread() -> None:
     after_answer = thread("t", comment(1), ours(2, 1), comment(3, "eve", "NONE"))
     assert not Trust().acts_on(after_answer, "1")
     assert not Trust().acts_on(after_answer, None)  # a state file that was lost
@@ -272,21 +258,21 @@ def test_resolved_threads_do_not_count() -> None:
 def test_intervals() -> None:
     idle = [60]
     for _ in range(10):
-        idle.append(next_interval(idle[-1], busy=False, limited=None))
+        idle.append(CiIntervals().next(idle[-1], busy=False, limited=None))
     assert idle == [60, 90, 120, 150, 180, 210, 240, 270, 300, 300, 300]
     busy = [300]
     for _ in range(5):
-        busy.append(next_interval(busy[-1], busy=True, limited=None))
+        busy.append(CiIntervals().next(busy[-1], busy=True, limited=None))
     assert busy == [300, 150, 75, 37, 30, 30]
-    assert next_interval(60, busy=True, limited=5) == 300
-    assert next_interval(60, busy=False, limited=900.2) == 901
-    assert next_interval(901, busy=False, limited=None) == 300
-    assert next_interval(901, busy=True, limited=None) == 150
+    assert CiIntervals().next(60, busy=True, limited=5) == 300
+    assert CiIntervals().next(60, busy=False, limited=900.2) == 901
+    assert CiIntervals().next(901, busy=False, limited=None) == 300
+    assert CiIntervals().next(901, busy=True, limited=None) == 150
 
 
 @given(st.integers(1, 10_000), st.booleans())
 def test_intervals_stay_within_their_bounds(interval: int, busy: bool) -> None:
-    assert 30 <= next_interval(interval, busy=busy, limited=None) <= 300
+    assert 30 <= CiIntervals().next(interval, busy=busy, limited=None) <= 300
 
 
 @pytest.mark.parametrize(
@@ -302,15 +288,15 @@ def test_intervals_stay_within_their_bounds(interval: int, busy: bool) -> None:
 )
 def test_endings(change: dict[str, Any], iterations: int, expected: str | None) -> None:
     pull = replace(PULL, checks=(GREEN,), **change)
-    assert ending(pull, view(pull, STATE, Known()), iterations=iterations, limit=90) == expected
+    assert ending(pull, view(pull, STATE, PollContext()), iterations=iterations, limit=90) == expected
 
 
 # ---- whose pull request -----------------------------------------------------------------------
 
 
 def why(*, may_write: bool = True, trust: bool = False, **change: Any) -> str:
-    pull: PullRequest = replace(PULL, **change)
-    return refusal(pull, author_may_write=may_write, trust_author=trust) or ""
+    pull: PullRequestSnapshot = replace(PULL, **change)
+    return refusal_reason(pull, author_may_write=may_write, trust_author=trust) or ""
 
 
 def test_a_strangers_pull_request_is_refused_unless_the_author_is_trusted() -> None:
@@ -321,7 +307,7 @@ def test_a_strangers_pull_request_is_refused_unless_the_author_is_trusted() -> N
     assert why(may_write=False, author="eve", trust=True) == ""
 
 
-def test_a_branch_that_is_gone_or_cannot_be_pushed_to_is_refused_even_then() -> None:
+def test_a_branch_that_is_deleted_or_cannot_be_pushed_to_is_refused_even_then() -> None:
     assert "does not exist" in why(head=None, trust=True)
     assert "does not exist" in why(head_repository=None, foreign=True, trust=True)
     assert "cannot be pushed to" in why(foreign=True, head_repository="eve/r", may_push=False, trust=True)

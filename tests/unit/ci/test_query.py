@@ -1,9 +1,9 @@
-"""From GitHub's words to a poll: what counts, what makes the whole poll fail, pages."""
+"""From GitHub's answers to a poll: what counts, what makes the whole poll fail, pages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from cuggino.ci.query import QUERY, Unreadable, poll
 
 HEAD = "a" * 40
+ENDLESS = {"pageInfo": {"hasNextPage": True, "endCursor": None}, "nodes": []}
 
 
 def page(
@@ -35,7 +36,7 @@ def page(
         "baseRefName": "main",
         "headRefName": "change",
         "headRefOid": HEAD,
-        "headRepository": {"nameWithOwner": "o/r", "url": "https://github.com/o/r", "viewerPermission": "WRITE"},
+        "headRepository": {"nameWithOwner": "o/r", "viewerPermission": "WRITE"},
         "headRef": {"target": {"oid": HEAD, "statusCheckRollup": rollup}},
         "reviewThreads": {"pageInfo": infos[1], "nodes": threads or []},
         "somethingNew": [1],
@@ -48,13 +49,18 @@ def run(name: str, status: str, conclusion: str | None, **more: Any) -> dict[str
     return {"__typename": "CheckRun", "databaseId": 7, "name": name, "status": status, "conclusion": conclusion, **more}
 
 
-def said(number: int, **more: Any) -> dict[str, Any]:
-    comment = {"fullDatabaseId": str(number), "databaseId": None, "author": {"__typename": "User", "login": "mia"}}
-    return {**comment, "authorAssociation": "MEMBER", "viewerDidAuthor": False, "body": "x", **more}
+def comment(number: int, **more: Any) -> dict[str, Any]:
+    fields = {"fullDatabaseId": str(number), "databaseId": None, "author": {"__typename": "User", "login": "mia"}}
+    return {**fields, "authorAssociation": "MEMBER", "viewerDidAuthor": False, "body": "x", **more}
+
+
+def thread(*comments: dict[str, Any], newest: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
+    nodes = {"totalCount": len(comments), "nodes": comments}
+    return {"id": "t", "isResolved": False, "path": "a", "comments": nodes, "newest": {"nodes": newest}, **more}
 
 
 class Pages:
-    """What GitHub answers, one after the other; the last one again and again."""
+    """GitHub's answers, one after the other; the last one repeats."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -88,12 +94,12 @@ async def look(*answers: Any) -> Any:
         ({"__typename": "StatusContext", "context": "a", "state": "SUCCESS"}, "passed", "SUCCESS"),
     ],
 )
-async def test_what_a_check_comes_to(node: dict[str, Any], outcome: str, word: str) -> None:
+async def test_the_outcome_of_a_check(node: dict[str, Any], outcome: str, word: str) -> None:
     (check,) = (await look(page([node]))).checks
     assert (check.name, check.outcome, check.word) == ("a", outcome, word)
 
 
-async def test_where_a_check_comes_from() -> None:
+async def test_the_origin_of_a_check() -> None:
     suite = {
         "status": "IN_PROGRESS",
         "app": {"slug": "github-actions"},
@@ -110,12 +116,12 @@ async def test_where_a_check_comes_from() -> None:
     assert not other.is_action
 
 
-async def test_workflows_that_go_on() -> None:
+async def test_running_workflows_are_unfinished() -> None:
     run_of_ci = {"databaseId": 1, "event": "push", "workflow": {"name": "ci"}}
     suites = [
         {"status": "IN_PROGRESS", "workflowRun": run_of_ci},
         {"status": "QUEUED", "workflowRun": run_of_ci},
-        {"status": "QUEUED", "workflowRun": None},  # an app that has nothing to say, for ever
+        {"status": "QUEUED", "workflowRun": None},  # an app that never reports anything
         {"status": "COMPLETED", "workflowRun": {**run_of_ci, "workflow": {"name": "docs"}}},
     ]
     target = {"oid": HEAD, "statusCheckRollup": None, "checkSuites": {"nodes": suites}}
@@ -124,10 +130,9 @@ async def test_workflows_that_go_on() -> None:
 
 
 async def test_all_pages_are_read() -> None:
-    one = {"id": "t1", "isResolved": False, "path": "a", "comments": {"nodes": [said(1)]}, "newest": {"nodes": []}}
     pages = Pages(
-        page([run("a", "COMPLETED", "SUCCESS")], [one], more_checks="c1", more_threads="t1"),
-        page([run("b", "COMPLETED", "SUCCESS")], [{**one, "id": "t2"}], more_checks="c2"),
+        page([run("a", "COMPLETED", "SUCCESS")], [thread(comment(1), id="t1")], more_checks="c1", more_threads="t1"),
+        page([run("b", "COMPLETED", "SUCCESS")], [thread(comment(1), id="t2")], more_checks="c2"),
         page([run("c", "COMPLETED", "FAILURE")], []),
     )
     pull = await poll(pages, "o", "r", 12)
@@ -153,42 +158,34 @@ async def test_all_pages_are_read() -> None:
         {"data": {"repository": {"pullRequest": None}}},
         page([{"__typename": "Novelty"}]),
         page([None]),
-        page([], more_checks=""),
+        page([], headRef={"target": {"oid": HEAD, "statusCheckRollup": {"contexts": ENDLESS}}}),
         page([], mergeable="PERHAPS"),
         page([], state="DRAFTED"),
         page([], headRef={"target": {}}),
         page([], headRef={"target": {"oid": HEAD, "statusCheckRollup": {}}}),
-        page([], [{"id": "t", "isResolved": False, "path": "a", "comments": {"nodes": [said(1)]}}]),
-        page(
-            [],
-            [
-                {
-                    "id": "t",
-                    "isResolved": False,
-                    "path": "a",
-                    "newest": {"nodes": []},
-                    "comments": {"nodes": [said(1, fullDatabaseId=None)]},
-                }
-            ],
-        ),
+        page([], [{**thread(comment(1)), "newest": None}]),
+        page([], [thread(comment(1, fullDatabaseId=None))]),
     ],
 )
-async def test_what_is_missing_makes_the_whole_poll_fail(answer: Any) -> None:
-    if isinstance(answer, dict) and answer == page([], more_checks=""):
-        answer["data"]["repository"]["pullRequest"]["headRef"]["target"]["statusCheckRollup"]["contexts"]["pageInfo"][
-            "endCursor"
-        ] = None
+async def test_anything_missing_makes_the_whole_poll_fail(answer: Any) -> None:
     with pytest.raises(Unreadable):
         await look(answer)
 
 
-async def test_a_push_between_two_pages_makes_the_poll_fail() -> None:
-    moved = page([], headRef={"target": {"oid": "b" * 40, "statusCheckRollup": None}})
-    with pytest.raises(Unreadable, match="changed while it was read"):
-        await look(page([], more_checks="c1"), moved)
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (page([], headRef={"target": {"oid": "b" * 40, "statusCheckRollup": None}}), "changed while it was being read"),
+        ({"errors": [{"type": "RATE_LIMITED", "message": "slow down"}]}, "slow down"),
+        (b"<html>502</html>", "cannot be understood"),
+    ],
+)
+async def test_a_second_page_of_another_head_or_without_an_answer_makes_the_poll_fail(second: Any, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        await look(page([run("a", "COMPLETED", "SUCCESS")], more_checks="c1"), second)
 
 
-async def test_no_checks_and_no_branch() -> None:
+async def test_a_pull_request_may_have_no_checks_and_no_branch() -> None:
     assert (await look(page(None))).checks == ()
     gone = await look(page(None, headRef=None, headRepository=None, state="MERGED"))
     assert (gone.head, gone.last_head, gone.head_repository, gone.may_push) == (None, HEAD, None, True)
@@ -208,40 +205,31 @@ async def test_no_checks_and_no_branch() -> None:
     ],
 )
 async def test_whether_it_can_be_pushed_to(cross: bool, permission: str | None, modify: bool, may: bool) -> None:
-    place = {"nameWithOwner": "x/r", "url": "u", "viewerPermission": permission}
-    pull = await look(page([], isCrossRepository=cross, headRepository=place, maintainerCanModify=modify))
+    repository = {"nameWithOwner": "x/r", "viewerPermission": permission}
+    pull = await look(page([], isCrossRepository=cross, headRepository=repository, maintainerCanModify=modify))
     assert pull.may_push is may
 
 
-async def test_a_threads_comments_in_order_without_drafts() -> None:
-    first, last = [said(number) for number in range(1, 51)], [said(number) for number in range(71, 121)]
-    draft = said(121, state="PENDING")
-    thread = {
-        "id": "t",
-        "isResolved": False,
-        "path": "a",
-        "line": 3,
-        "comments": {"totalCount": 121, "nodes": first},
-        "newest": {"nodes": [*last[1:], draft]},
-    }
-    (found,) = (await look(page([], [thread]))).threads
+async def test_the_comments_of_a_thread_are_in_order_and_without_drafts() -> None:
+    first, last = [comment(number) for number in range(1, 51)], [comment(number) for number in range(71, 121)]
+    newest = [*last[1:], comment(121, state="PENDING")]
+    comments = {"totalCount": 121, "nodes": first}
+    (found,) = (await look(page([], [thread(newest=newest, comments=comments)]))).threads
     assert [int(it.id) for it in found.comments] == [*range(1, 51), *range(72, 121)]
     assert found.left_out == 121 - 50 - 50
-    short = {**thread, "comments": {"totalCount": 1, "nodes": first[:1]}, "newest": {"nodes": first[:1]}}
-    (found,) = (await look(page([], [short]))).threads
+    (found,) = (await look(page([], [thread(first[0], newest=first[:1])]))).threads
     assert ([it.id for it in found.comments], found.left_out) == (["1"], 0)
 
 
-async def test_whose_comment_it_is() -> None:
+async def test_the_author_of_a_comment() -> None:
     nodes = [
-        said(1),
-        said(2, author={"__typename": "Bot", "login": "lint"}),
-        said(3, author=None),
-        said(4, viewerDidAuthor=True, fullDatabaseId=None, databaseId=4),
-        said(5, author={"__typename": "Mannequin", "login": "x"}),
+        comment(1),
+        comment(2, author={"__typename": "Bot", "login": "lint"}),
+        comment(3, author=None),
+        comment(4, viewerDidAuthor=True, fullDatabaseId=None, databaseId=4),
+        comment(5, author={"__typename": "Mannequin", "login": "x"}),
     ]
-    thread = {"id": "t", "isResolved": True, "path": "a", "comments": {"nodes": nodes}, "newest": {"nodes": []}}
-    (found,) = (await look(page([], [thread]))).threads
+    (found,) = (await look(page([], [thread(*nodes, isResolved=True)]))).threads
     assert [(it.id, it.author, it.bot, it.own) for it in found.comments] == [
         ("1", "mia", False, False),
         ("2", "lint", True, False),

@@ -1,4 +1,4 @@
-"""A pull request, as one poll tells it: its checks, its review threads, whether it can be merged and pushed to."""
+"""A pull request as one poll shows it: its checks, its review threads, whether it can be merged and pushed to."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Outcome: TypeAlias = Literal["passed", "failed", "pending", "cancelled", "ignore
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a check, or a commit status (which has no `id`). `workflow` and `event` tell runs of one name apart."""
+    """A run of a check, or a commit status (which has no `id`). `workflow` and `event` distinguish equal names."""
 
     name: str
     outcome: Outcome
     word: str
-    """GitHub's own word for it: TIMED_OUT, say."""
+    """GitHub's own word for it, such as TIMED_OUT."""
     id: int | None = None
     app: str = ""
     workflow: str = ""
     event: str = ""
     run: int | None = None
-    """The workflow run of GitHub Actions that it belongs to; `run_over`: all of that has ended."""
+    """The GitHub Actions run that it belongs to; `run_over`: all jobs of that run have ended."""
     run_over: bool = True
     started: datetime | None = None
     url: str = ""
@@ -34,7 +34,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comment(msgspec.Struct, frozen=True, kw_only=True):
-    """`author` is None where the account is gone; `own`: written with the login that asks."""
+    """`author` is None if the account was deleted; `own`: written with the login that polls."""
 
     id: str
     author: str | None
@@ -45,7 +45,7 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True):
-    """A review thread; `left_out` comments in its middle are not known. Drafts are none."""
+    """A review thread, without drafts; `left_out` comments in its middle were not read."""
 
     id: str
     path: str
@@ -54,9 +54,14 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True):
     comments: tuple[Comment, ...]
     left_out: int = 0
 
+    @property
+    def place(self) -> str:
+        """Where it is: the path, and the line if there is one."""
+        return self.path if self.line is None else f"{self.path}:{self.line}"
 
-class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one poll tells. `head` is the commit that the branch leads to; None: there is no branch any more."""
+
+class PullRequestSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one poll. `head` is the branch's commit, or None if the branch does not exist."""
 
     number: int
     title: str
@@ -64,20 +69,19 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["OPEN", "MERGED", "CLOSED"]
     mergeable: Literal["MERGEABLE", "CONFLICTING", "UNKNOWN"]
     author: str | None
-    author_is_bot: bool
     base: str
     branch: str
     head: str | None
     last_head: str
-    """The newest commit that GitHub took into the pull request: it may lag behind `head`."""
+    """The newest commit that GitHub has added to the pull request; it may lag behind `head`."""
     foreign: bool
     """It comes from another repository."""
     head_repository: str | None
-    """Where the branch is, `owner/name`."""
+    """The branch's repository, `owner/name`."""
     may_push: bool
     checks: tuple[Check, ...]
     threads: tuple[Thread, ...]
     unfinished: tuple[str, ...] = ()
-    """Workflows of GitHub Actions that go on, on this head: not all of their checks need be there yet."""
+    """GitHub Actions workflows still running on this head: some of their checks may not exist yet."""
     limit: int = 0
     remaining: int = 0
