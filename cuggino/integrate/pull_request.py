@@ -1,6 +1,6 @@
-"""A branch on GitHub: pushed, never forced, and the pull request for it, made or found.
+"""Push a branch to GitHub, never by force, and create or find its pull request.
 
-Done again after a crash, each step finds what is there already.
+Repeated after a crash, each step finds the results that are already there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from cuggino.sandbox.sandbox import Sandbox
 _PLAIN = ("-c", "push.gpgSign=false", "-c", "push.followTags=false")
 _TRIES = 3
 _LONGEST_TITLE, _LONGEST_BODY = 256, 65_536
-"""Characters, as GitHub takes them."""
+"""Maximum characters that GitHub accepts."""
 _LONGEST_LIMIT = 60.0
-"""Seconds for which a rate limit is waited for."""
+"""Maximum seconds to wait for a rate limit."""
 
 
 class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`found`: it was there already."""
+    """`found` if it existed before."""
 
     number: int
     url: str
@@ -40,7 +40,7 @@ class _Pull(msgspec.Struct):
 
 
 async def remote_name(sandbox: Sandbox) -> str:
-    """What origin calls the branch that the work comes home to."""
+    """Return origin's name for the target branch."""
     assert sandbox.target is not None
     asked = ("for-each-ref", "--format=%(upstream:remotename)%00%(upstream:remoteref)", f"refs/heads/{sandbox.target}")
     listed = (await git_output(sandbox.repository, *SAFE, *asked)).decode(errors="surrogateescape").splitlines()
@@ -49,7 +49,7 @@ async def remote_name(sandbox: Sandbox) -> str:
 
 
 async def fetch_base(sandbox: Sandbox, slug: Slug, branch: str) -> str | None:
-    """The newest commit of origin's branch, fetched; no ref of the person's moves. None: origin has no such branch."""
+    """Fetch the latest commit of origin's branch without moving any ref of the person's. None if origin lacks it."""
     place = f"refs/cuggino/{sandbox.id}/base"
     quiet = ("--quiet", "--no-tags", "--refmap=", "--no-write-fetch-head", "--no-recurse-submodules")
     async with repository_lock(sandbox.common_dir):
@@ -67,28 +67,28 @@ async def fetch_base(sandbox: Sandbox, slug: Slug, branch: str) -> str | None:
 
 
 async def push(sandbox: Sandbox, slug: Slug, commit: str) -> str | None:
-    """Let origin's branch be this commit. Why that was refused: somebody has pushed to it, say."""
+    """Push this commit to origin's branch. Returns why that was refused: somebody has pushed to it, for example."""
     branch = f"refs/heads/{sandbox.branch}"
     how = ("push", "--quiet", "--no-verify", "--recurse-submodules=no", "origin", f"{commit}:{branch}")
     done = await run_git(sandbox.repository, *SAFE, *_PLAIN, *_login(slug), *how)
     if done.returncode != 0:
         return " ".join(done.stderr.decode(errors="backslashreplace").split()) or "git push failed."
-    # where origin's branches are not all followed, nothing else would tell that it is there
+    # if not all of origin's branches are fetched, nothing else would show that it is there
     await run_git(sandbox.repository, *SAFE, "update-ref", f"refs/remotes/origin/{sandbox.branch}", commit)
     return None
 
 
 def _login(slug: Slug) -> tuple[str, ...]:
-    """gh's login, for who has told git no other: it comes after those of the person's."""
+    """Add gh's login after the person's own credential helpers, for people who have configured none."""
     return ("-c", f"credential.https://{slug.host}.helper=!gh auth git-credential")
 
 
 async def request(github: GitHub, slug: Slug, *, head: str, base: str, title: str, body: str) -> PullRequest | str:
-    """The pull request of `head` against `base`. A text: why there is none."""
+    """Create or find the pull request of `head` against `base`. Returns the reason if that fails."""
     wanted = {"title": title[:_LONGEST_TITLE], "head": head, "base": base, "body": body[:_LONGEST_BODY]}
     why = ""
     for attempt in range(_TRIES):
-        if attempt:  # it may have been made all the same
+        if attempt:  # an earlier attempt may have created it
             await trio.sleep(2.0**attempt)
             if (there := await _find(github, slug, head, base, "open")) is not None:
                 return there
@@ -113,7 +113,7 @@ async def request(github: GitHub, slug: Slug, *, head: str, base: str, title: st
 
 
 async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) -> PullRequest | None:
-    """An open one before one that is closed or merged; the newest of these."""
+    """Find the latest pull request, an open one before closed or merged ones."""
     query = f"head={quote(f'{slug.owner}:{head}')}&base={quote(base, safe='')}&state={state}&per_page=20"
     try:
         answer: Answer = await github.ask("GET", f"{slug.api}/pulls?{query}")

@@ -154,9 +154,9 @@ async def test_detached(person: Person) -> None:
 
 
 async def test_what_cannot_be_made_is_said_and_leaves_nothing(person: Person, tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="'nonsense' names no commit"):
+    with pytest.raises(SandboxError, match="'nonsense' does not name a commit"):
         await provision(person.project, person.config(), base="nonsense")
-    with pytest.raises(SandboxError, match="names no commit"):
+    with pytest.raises(SandboxError, match="does not name a commit"):
         await provision(person.project, person.config(), base="--help")
     inside = msgspec.structs.replace(
         person.config(), spawn=msgspec.structs.replace(person.config().spawn, root="below")
@@ -166,7 +166,7 @@ async def test_what_cannot_be_made_is_said_and_leaves_nothing(person: Person, tm
     with pytest.raises(SandboxError, match="leads out of the project"):
         await provision(person.project, person.config(include=("../*",)))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SandboxError, match="is in no git repository"):
+    with pytest.raises(SandboxError, match="is not in a git repository"):
         await provision(Project.find(tmp_path / "empty"), person.config())
     git(tmp_path / "empty", "init", "-q")
     with pytest.raises(SandboxError, match="has no commit yet"):

@@ -455,7 +455,7 @@ async def test_submodules(person: Person, tmp_path: Path) -> None:
 async def test_without_a_sandbox_there_is_nothing_to_settle(person: Person) -> None:
     sandbox = await provision(person.project, person.config())
     shutil.rmtree(sandbox.folder)
-    with pytest.raises(SandboxError, match="is not there any more"):
+    with pytest.raises(SandboxError, match="no longer exists"):
         await settle(sandbox, permits(), "Work")
 
 
