@@ -1,4 +1,4 @@
-"""A repository and sandboxes of it, as merges meet them: worktrees that are made by plain git."""
+"""A repository, and sandboxes of it that are worktrees made by plain git."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
-    """None: no such file."""
+    """Write files; delete those whose text is None."""
     for name, text in files.items():
         path = root / name
         if text is None:
@@ -82,7 +82,7 @@ def tip(sandbox: Sandbox) -> str:
 
 
 def tree(folder: Path) -> dict[str, bytes | str]:
-    """Every file below, but git's: its bytes, or where it leads to as a link."""
+    """Return all files below, except git's: their bytes, or a link's target."""
     found: dict[str, bytes | str] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -96,7 +96,7 @@ def tree(folder: Path) -> dict[str, bytes | str]:
 
 
 def lines(*, first: int = 1, last: int = 40, **inserted: str) -> str:
-    """Numbered lines; `after_20="x\\ny"` puts lines behind that one, `line_5="x"` another one in its place."""
+    """Return numbered lines. `after_20="x\\ny"` inserts lines after line 20; `line_5="x"` replaces line 5."""
     text = []
     for number in range(first, last + 1):
         text.append(inserted.get(f"line_{number}", str(number)))
@@ -106,7 +106,7 @@ def lines(*, first: int = 1, last: int = 40, **inserted: str) -> str:
 
 
 class Sent:
-    """Events, as they were sent."""
+    """The events that were sent."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
