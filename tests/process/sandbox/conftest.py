@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from cuggino.sandbox.sandbox import Sandbox
-from tests.process.sandbox.merge_house import lines, new_repository, new_sandbox
+from tests.process.sandbox.merge_house import lines, new_repository, new_sandbox, nobodys_configuration
 from tests.process.sandbox.person import Person
 
 
 @pytest.fixture(autouse=True)
 def _nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("GIT_", "EMAIL", "XDG_", "GH_"))]:
-        monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    nobodys_configuration(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -63,9 +63,10 @@ class Person:
         """Return the subjects of commits, latest first."""
         return git(self.top, "log", "--format=%s", *arguments).splitlines()
 
-    def changed(self, range_: str) -> list[str]:
-        """Return status and name of each file that differs between two commits."""
-        listed = git(self.top, "diff", "--name-status", "--no-renames", "-z", range_).split("\0")[:-1]
+    def changed(self, sandbox: Sandbox) -> list[str]:
+        """Return status and name of each file that differs between main and the sandbox's branch."""
+        options = ("--name-status", "--no-renames", "-z", f"main..{sandbox.branch}")
+        listed = git(self.top, "diff", *options).split("\0")[:-1]
         return sorted(f"{status} {name}" for status, name in zip(listed[::2], listed[1::2], strict=True))
 
     def belongings(self) -> dict[str, object]:

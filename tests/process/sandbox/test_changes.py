@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from cuggino.sandbox.changes import changes
-from tests.process.sandbox.merge_house import commit, git, lines, new_repository
+from tests.process.sandbox.merge_house import Files, commit, git, lines, new_repository
 
 
 async def test_each_kind_of_change_is_named(tmp_path: Path) -> None:
-    files = {"changed": lines(), "gone": "p\nq\n", "old name": lines(last=99), "picture": b"\0a"}
+    files: Files = {"changed": lines(), "gone": "p\nq\n", "old name": lines(last=99), "picture": b"\0a"}
     root = new_repository(tmp_path / "project", {**files, **dict.fromkeys(["run", "to-link", "quiet", "same"], "x\n")})
     (root / "quiet").chmod(0o755)
     base = commit(root, {})
@@ -21,7 +21,7 @@ async def test_each_kind_of_change_is_named(tmp_path: Path) -> None:
     (root / "link").symlink_to("same")
     (root / "run").chmod(0o755)
     (root / "quiet").chmod(0o644)
-    new = {"new": "1\n2\n3\n", "empty": "", "blob": b"\0"}
+    new: Files = {"new": "1\n2\n3\n", "empty": "", "blob": b"\0"}
     tip = commit(root, {"changed": lines(line_5="5\nfive"), "gone": None, "picture": b"\0b", **new})
     found = {change.path: (change.added, change.removed, change.what) for change in await changes(root, base, tip)}
     assert found == {

@@ -17,9 +17,7 @@ from cuggino.integrate.integration import Integration, IntegrationResult, integr
 from cuggino.integrate.merge import RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.sandbox import Sandbox
-from tests.process.sandbox.merge_house import PERMITS, Sent, commit, git, lines, new_sandbox, tip, tree, write
-
-CONFLICT = "It conflicts with the base: list (contents). It could not be repaired."
+from tests.process.sandbox.merge_house import PERMITS, Killed, Sent, commit, git, lines, new_sandbox, tip, tree, write
 
 
 def integration(sandbox: Sandbox, chosen: Integrate | None = "merge", **options: Any) -> Integration:
@@ -56,14 +54,24 @@ async def test_without_an_origin_the_branch_is_kept_with_the_reason(sandbox: San
     assert (plain.how, plain.reason) == ("branch", "")
 
 
-async def test_a_base_that_has_not_moved_is_fast_forwarded(sandbox: Sandbox) -> None:
-    base = main(sandbox.repository)
+@pytest.mark.parametrize("where", ["the person's tree", "another worktree", "no tree"])
+async def test_a_base_that_has_not_moved_is_fast_forwarded(sandbox: Sandbox, tmp_path: Path, where: str) -> None:
+    repository, worktree = sandbox.repository, tmp_path / "other tree"
+    base = main(repository)
+    if where != "the person's tree":
+        git(repository, "checkout", "--quiet", "-b", "elsewhere")
+    if where == "another worktree":
+        git(repository, "worktree", "add", "--quiet", str(worktree), "main")
+    before = tree(repository)
     ours = commit(sandbox.folder, {"list": "x\n", "new": "y\n"}, "The thing")
     result = await integrated(sandbox)
     assert (result.how, result.base, result.tip, result.merged) == ("merge", base, ours, None)
-    assert main(sandbox.repository) == ours
-    assert (sandbox.repository / "new").read_text() == "y\n"
-    assert status(sandbox.repository) == ""
+    assert main(repository) == ours
+    assert tree(repository) == (tree(sandbox.folder) if where == "the person's tree" else before)
+    assert status(repository) == ""
+    if where == "another worktree":
+        assert (tree(worktree), status(worktree)) == (tree(sandbox.folder), "")
+        assert git(worktree, "rev-parse", "HEAD") == ours
 
 
 async def test_a_base_that_moved_is_the_first_parent_of_a_merge(sandbox: Sandbox) -> None:
@@ -78,24 +86,6 @@ async def test_a_base_that_moved_is_the_first_parent_of_a_merge(sandbox: Sandbox
     assert status(sandbox.repository) == status(sandbox.folder) == ""
     assert tree(sandbox.repository) == tree(sandbox.folder)
     assert git(sandbox.repository, "diff", "--name-only", f"{result.base}", f"{result.tip}") == "list"
-
-
-@pytest.mark.parametrize("in_a_worktree", [False, True])
-async def test_a_base_that_is_not_checked_out_in_the_person_s_tree(
-    sandbox: Sandbox, tmp_path: Path, in_a_worktree: bool
-) -> None:
-    git(sandbox.repository, "checkout", "--quiet", "-b", "elsewhere")
-    worktree = tmp_path / "other tree"
-    if in_a_worktree:
-        git(sandbox.repository, "worktree", "add", "--quiet", str(worktree), "main")
-    before = tree(sandbox.repository)
-    ours = commit(sandbox.folder, {"list": "x\n"})
-    assert (await integrated(sandbox)).how == "merge"
-    assert main(sandbox.repository) == ours
-    assert (tree(sandbox.repository), status(sandbox.repository)) == (before, "")
-    if in_a_worktree:
-        assert (tree(worktree), status(worktree)) == (tree(sandbox.folder), "")
-        assert git(worktree, "rev-parse", "HEAD") == ours
 
 
 async def test_the_person_s_changes_in_other_files_stay(sandbox: Sandbox) -> None:
@@ -221,24 +211,6 @@ async def test_eight_sandboxes_are_integrated_one_after_the_other(repository: Pa
     assert git(repository, "rev-list", "--first-parent", "--count", "main") == "9"
 
 
-async def test_a_failed_repair_changes_no_branch(sandbox: Sandbox) -> None:
-    ours = commit(sandbox.folder, {"list": lines(line_5="ours")})
-    theirs = commit(sandbox.repository, {"list": lines(line_5="theirs")})
-    attempts = []
-
-    async def repair(request: RepairRequest) -> bool:
-        attempts.append(request.attempt)
-        write(sandbox.folder, {"more": "half\n"})
-        return True
-
-    result = await integrated(sandbox, repair=repair)
-    assert (result.how, result.reason) == ("kept", CONFLICT)
-    assert [str(conflict) for conflict in result.conflicts] == ["list (contents)"]
-    assert attempts == [1, 2]
-    assert (main(sandbox.repository), tip(sandbox)) == (theirs, ours)
-    assert git(sandbox.folder, "diff", "--stat") == ""
-
-
 async def test_a_repair_is_kept_when_the_base_cannot_be_moved(sandbox: Sandbox) -> None:
     """It has cost a model's time: the next attempt starts from it."""
     commit(sandbox.folder, {"list": lines(line_5="ours")})
@@ -262,9 +234,6 @@ async def test_an_integration_that_crashed_at_any_step_can_be_repeated(
 ) -> None:
     """It crashes before its first, second, third … git command; then all is repeated."""
     real = trio.run_process
-
-    class Killed(Exception):
-        pass
 
     ours = commit(sandbox.folder, {"list": "x\n"})
     theirs = commit(sandbox.repository, {"other": "y\n"}) if moved else main(sandbox.repository)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import pytest
@@ -14,14 +14,11 @@ from cuggino.events import ConflictsFound
 from cuggino.integrate.checkout import PLACED, finish, undo
 from cuggino.integrate.merge import NOTES, Merged, MergeRequest, RepairRequest, Unmerged, merge
 from cuggino.integrate.trees import merge_trees
-from cuggino.manifest import Permits
 from cuggino.sandbox.sandbox import Sandbox
-from tests.process.sandbox.merge_house import PERMITS, Sent, commit, git, lines, tip, tree, write
+from tests.process.sandbox.merge_house import PERMITS, Files, Killed, Sent, commit, git, lines, tip, tree, write
 
-Files: TypeAlias = Mapping[str, str | bytes | None]
 Check: TypeAlias = Callable[[Path], Awaitable[bool]]
 Repair: TypeAlias = Callable[[RepairRequest], Awaitable[bool]]
-Tree: TypeAlias = dict[str, bytes | str]
 
 LARGE: tuple[Files, Files] = {"list": lines(line_5="base")}, {"list": lines(line_5="branch")}
 """Changes in the base and on the branch that are a large conflict."""
@@ -39,24 +36,10 @@ class Merging:
         self.sent = Sent()
 
     async def merge(
-        self,
-        check: Check | None = None,
-        repair: Repair | None = None,
-        *,
-        attempts: int = 2,
-        permits: Permits = PERMITS,
-        onto_branch: bool = False,
+        self, check: Check | None = None, repair: Repair | None = None, **options: Any
     ) -> Merged | Unmerged:
-        request = MergeRequest(
-            sandbox=self.sandbox,
-            permits=permits,
-            message="Merge it",
-            check=check,
-            repair=repair,
-            repair_attempts=attempts,
-            onto_branch=onto_branch,
-        )
-        return await merge(request, self.base, self.ours, self.sent)
+        options = {"permits": PERMITS, "message": "Merge it", "check": check, "repair": repair, **options}
+        return await merge(MergeRequest(sandbox=self.sandbox, **options), self.base, self.ours, self.sent)
 
     def show(self, merged: Merged, path: str) -> str:
         return git(self.repository, "cat-file", "blob", f"{merged.commit}:{path}")
@@ -81,7 +64,7 @@ class Checked:
 
     def __init__(self, *results: bool) -> None:
         self.results = list(results)
-        self.seen: list[Tree] = []
+        self.seen: list[dict[str, bytes | str]] = []
 
     async def __call__(self, root: Path) -> bool:
         self.seen.append(tree(root))
@@ -106,25 +89,24 @@ class Repairs:
         return True
 
 
-async def test_a_clean_merge_is_checked_in_the_directory_before_the_branch_has_it(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("onto_branch", [False, True])
+async def test_a_clean_merge_is_checked_in_the_directory_before_the_branch_has_it(
+    sandbox: Sandbox, onto_branch: bool
+) -> None:
+    """Its first parent is the base or, onto the branch, the branch."""
     merging = Merging(sandbox, {"other": lines(line_5="five")}, {"list": lines(line_9="nine")})
     check = Checked()
-    merged = done(await merging.merge(check))
+    merged = done(await merging.merge(check, onto_branch=onto_branch))
     assert (merged.how, merging.sent.events) == ("clean", [])
     assert check.seen[0]["other"] == lines(line_5="five").encode()
     assert check.seen[0]["list"] == lines(line_9="nine").encode()
     assert tip(sandbox) == merging.ours
     await finish(sandbox, merged.commit)
     assert tip(sandbox) == merged.commit
-    assert git(sandbox.folder, "log", "-1", "--format=%P %an %s") == f"{merging.base} {merging.ours} Ada Merge it"
+    parents = (merging.ours, merging.base) if onto_branch else (merging.base, merging.ours)
+    assert git(sandbox.folder, "log", "-1", "--format=%P %an %s") == " ".join((*parents, "Ada Merge it"))
     assert git(sandbox.folder, "status", "--porcelain") == ""
     assert tree(sandbox.folder) == check.seen[0]
-
-
-async def test_a_merge_onto_the_branch_has_the_branch_as_its_first_parent(sandbox: Sandbox) -> None:
-    merging = Merging(sandbox, {"other": "other\n"}, {"list": "list\n"})
-    merged = done(await merging.merge(onto_branch=True))
-    assert git(sandbox.repository, "log", "-1", "--format=%P", merged.commit) == f"{merging.ours} {merging.base}"
 
 
 async def test_small_conflicts_keep_both_sides_the_base_s_first(sandbox: Sandbox) -> None:
@@ -211,7 +193,7 @@ async def test_a_repair_fails_while_markers_are_left_or_the_check_fails(sandbox:
     half = lines(line_5="branch\n>>>>>>> of the branch")
     repair = Repairs({"list": half}, False, {"list": lines(line_5="both")})
     check = Checked(False)
-    result = await merging.merge(check, repair, attempts=3)
+    result = await merging.merge(check, repair, repair_attempts=3)
     assert isinstance(result, Unmerged)
     assert [request.attempt for request in repair.requests] == [1, 2, 3]
     assert len(check.seen) == 1
@@ -319,9 +301,6 @@ async def test_a_merge_that_was_killed_is_undone(sandbox: Sandbox) -> None:
     """Killed during a repair: the directory has markers, unfinished work of the agent's, and the base's changes."""
     base, branch = LARGE
     merging = Merging(sandbox, {**base, "gone": None, "new": "of the base\n", "d/f": "base\n"}, branch)
-
-    class Killed(Exception):
-        pass
 
     async def repair(request: RepairRequest) -> bool:
         write(sandbox.folder, {"list": "half\n", "gone": "made again\n", "new": None, "d/f": "edited\n"})

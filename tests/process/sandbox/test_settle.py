@@ -42,14 +42,6 @@ def tip(person: Person, sandbox: Sandbox) -> str:
     return git(person.top, "rev-parse", f"{sandbox.branch}").strip()
 
 
-def changed(person: Person, sandbox: Sandbox) -> list[str]:
-    return person.changed(f"main..{sandbox.branch}")
-
-
-def log(person: Person, sandbox: Sandbox) -> list[str]:
-    return person.log(f"main..{sandbox.branch}")
-
-
 async def test_without_changes_the_branch_stays_at_the_base(person: Person, sandbox: Sandbox) -> None:
     assert await work(sandbox) == Settled(None, ())
     assert tip(person, sandbox) == sandbox.base
@@ -63,8 +55,8 @@ async def test_uncommitted_changes_are_committed_as_the_person(person: Person, s
     (sandbox.folder / "folder" / "file").unlink()
     write(sandbox.folder / "build" / "output", "ignored\n")
     assert await work(sandbox, message="Work\n\nand why") == Settled(tip(person, sandbox), ())
-    assert changed(person, sandbox) == ["A new/link", "A new/one", "D folder/file", "M kept"]
-    assert log(person, sandbox) == ["Work"]
+    assert person.changed(sandbox) == ["A new/link", "A new/one", "D folder/file", "M kept"]
+    assert person.log(f"main..{sandbox.branch}") == ["Work"]
     shown = git(person.top, "log", "-1", "--format=%an <%ae>%n%b", f"{sandbox.branch}")
     assert shown == "Ada <ada@example.org>\nand why\n\n"
     assert git(person.top, "ls-tree", f"{sandbox.branch}", "new/one").startswith("100755")
@@ -79,7 +71,7 @@ async def test_the_agent_s_own_commits_are_kept(person: Person, sandbox: Sandbox
     assert await work(sandbox) == Settled(second, ())
     write(sandbox.folder / "kept", "and more\n")
     await work(sandbox)
-    assert log(person, sandbox) == ["Work", "twice", "once"]
+    assert person.log(f"main..{sandbox.branch}") == ["Work", "twice", "once"]
     assert has(person.top, first)
 
 
@@ -91,14 +83,14 @@ async def test_settling_again_only_adds_to_the_branch(person: Person, sandbox: S
     commit(sandbox, "the agent's", "two")
     two = await work(sandbox)
     git(person.top, "merge-base", "--is-ancestor", f"{one.tip}", f"{two.tip}")
-    assert person.changed(f"main..{two.tip}") == ["A one", "A two"]
+    assert person.changed(sandbox) == ["A one", "A two"]
     # even if the agent rewrites commits that were settled, and pushed perhaps
     git(sandbox.folder, "reset", "-q", "--soft", sandbox.base)
     write(sandbox.folder / "three", "3\n")
     commit(sandbox, "all in one", "one", "two", "three")
     three = await work(sandbox)
     git(person.top, "merge-base", "--is-ancestor", f"{two.tip}", f"{three.tip}")
-    assert person.changed(f"main..{three.tip}") == ["A one", "A three", "A two"]
+    assert person.changed(sandbox) == ["A one", "A three", "A two"]
 
 
 async def test_refused_changes_stay_in_the_tree_and_are_reported(person: Person, sandbox: Sandbox) -> None:
@@ -110,7 +102,7 @@ async def test_refused_changes_stay_in_the_tree_and_are_reported(person: Person,
     write(sandbox.folder / ".env", "PASSWORD=mine\n")
     settled = await work(sandbox, "folder/**", ".cuggino.json")
     assert settled.left_out == (".cuggino.json", ".env", ".specs/app.md", ".specs/mine.md", "kept")
-    assert changed(person, sandbox) == ["M folder/file"]
+    assert person.changed(sandbox) == ["M folder/file"]
     assert (sandbox.folder / "kept").read_text() == "not allowed\n"
     assert (sandbox.folder / ".specs" / "app.md").read_text() == "be evil\n"
 
@@ -131,8 +123,8 @@ async def test_refused_changes_in_the_agent_s_commits_do_not_reach_the_branch(
         write(sandbox.folder / ".specs" / "app.md", "be better\n")
         git(sandbox.folder, "commit", "-qm", "taken back")
     assert (await work(sandbox)).left_out == (() if taken_back else (".specs/app.md",))
-    assert log(person, sandbox) == ["Work"]
-    assert changed(person, sandbox) == ["M kept"]
+    assert person.log(f"main..{sandbox.branch}") == ["Work"]
+    assert person.changed(sandbox) == ["M kept"]
     assert evil not in git(person.top, "rev-list", "--all")
     assert (sandbox.folder / ".env").exists()
 
@@ -155,7 +147,7 @@ async def test_permits_are_relative_to_the_project_s_root(tmp_path: Path) -> Non
     for name in ("kept", "folder/file", ".specs/app.md", "../beside"):
         write(sandbox.root / name, "changed\n")
     assert (await work(sandbox, "kept")).left_out == ("beside", "part/.specs/app.md", "part/folder/file")
-    assert changed(person, sandbox) == ["M part/kept"]
+    assert person.changed(sandbox) == ["M part/kept"]
 
 
 def leave_the_branch(sandbox: Sandbox) -> None:
@@ -194,7 +186,7 @@ async def test_the_tree_reaches_the_branch_in_whatever_state_the_agent_leaves_gi
     assert settled.tip == tip(person, sandbox)
     assert person.log(f"{sandbox.branch}") == [*expected, "first"]
     assert (settled.tip == last) == ("Work" not in expected)
-    assert changed(person, sandbox) == ["M kept"]
+    assert person.changed(sandbox) == ["M kept"]
     assert git(person.top, "show", f"{sandbox.branch}:kept") == (sandbox.folder / "kept").read_text()
 
 
@@ -203,7 +195,7 @@ async def test_ignored_files_that_were_staged_by_force_are_committed(person: Per
     write(sandbox.folder / "build" / "rest", "not wanted\n")
     git(sandbox.folder, "add", "--force", "build/result")
     await work(sandbox)
-    assert changed(person, sandbox) == ["A build/result"]
+    assert person.changed(sandbox) == ["A build/result"]
 
 
 @pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["worktree", "clone"])
@@ -225,7 +217,7 @@ async def test_files_may_have_any_name(person: Person, sandbox: Sandbox) -> None
     for name in names:
         (sandbox.folder / os.fsdecode(name)).write_text("x")
     assert (await work(sandbox)).left_out == ()
-    assert len(changed(person, sandbox)) == len(names)
+    assert len(person.changed(sandbox)) == len(names)
 
 
 async def test_a_file_can_replace_a_directory_and_the_other_way_round(person: Person, sandbox: Sandbox) -> None:
@@ -234,7 +226,7 @@ async def test_a_file_can_replace_a_directory_and_the_other_way_round(person: Pe
     (sandbox.folder / "kept").unlink()
     write(sandbox.folder / "kept" / "deep", "a directory now\n")
     assert (await work(sandbox)).left_out == ()
-    assert changed(person, sandbox) == ["A folder", "A kept/deep", "D folder/file", "D kept"]
+    assert person.changed(sandbox) == ["A folder", "A kept/deep", "D folder/file", "D kept"]
 
 
 async def test_a_file_cannot_replace_a_directory_with_protected_files(person: Person, sandbox: Sandbox) -> None:
@@ -242,7 +234,7 @@ async def test_a_file_cannot_replace_a_directory_with_protected_files(person: Pe
     write(sandbox.folder / "folder", "a file now\n")
     write(sandbox.folder / "kept", "work\n")
     assert (await work(sandbox, "folder", "kept")).left_out == ("folder", "folder/file")
-    assert changed(person, sandbox) == ["M kept"]
+    assert person.changed(sandbox) == ["M kept"]
 
 
 # ---- tricks -----------------------------------------------------------------------------------
@@ -254,7 +246,7 @@ async def test_a_directory_that_became_a_link_lets_nothing_in(person: Person, sa
     shutil.rmtree(sandbox.folder / "folder")
     (sandbox.folder / "folder").symlink_to(tmp_path / "outside")
     await work(sandbox)
-    assert changed(person, sandbox) == ["A folder", "D folder/file"]
+    assert person.changed(sandbox) == ["A folder", "D folder/file"]
     assert git(person.top, "ls-tree", f"{sandbox.branch}", "folder").startswith("120000")
     shutil.rmtree(sandbox.folder / ".specs")
     (sandbox.folder / ".specs").symlink_to(tmp_path / "outside")
@@ -304,8 +296,8 @@ async def test_no_setting_or_hook_in_a_clone_runs_outside(person: Person, tmp_pa
     git(sandbox.folder, "-c", "core.fsmonitor=false", "config", "commit.gpgSign", "true")
     (tmp_path / "trace").unlink(missing_ok=True)
     assert (await work(sandbox)).left_out == ("library", "nested/")
-    assert changed(person, sandbox) == ["A .gitattributes", "A new", "M kept"]
-    assert log(person, sandbox) == ["Work", "the agent's"]
+    assert person.changed(sandbox) == ["A .gitattributes", "A new", "M kept"]
+    assert person.log(f"main..{sandbox.branch}") == ["Work", "the agent's"]
     assert await uncommitted(sandbox) == ["library", "nested/"]
     with pytest.raises(SandboxError, match="not committed: library, nested/"):
         await remove(person.project, sandbox, force=False)
@@ -375,7 +367,7 @@ async def test_replacing_a_commit_does_not_hide_refused_changes(person: Person, 
     git(worktree.folder, "reset", "-q", "--hard", evil)
     git(worktree.folder, "replace", evil, good)
     assert (await work(worktree)).left_out == (".cuggino.json",)
-    assert log(person, worktree) == ["Work"]
+    assert person.log(f"main..{worktree.branch}") == ["Work"]
 
 
 async def test_a_file_that_requires_a_filter_is_left_out(person: Person) -> None:
@@ -389,7 +381,7 @@ async def test_a_file_that_requires_a_filter_is_left_out(person: Person) -> None
     write(sandbox.folder / "new.key", "plain\n")
     write(sandbox.folder / "kept", "work\n")
     assert (await work(sandbox)).left_out == ("new.key",)
-    assert changed(person, sandbox) == ["M kept"]
+    assert person.changed(sandbox) == ["M kept"]
 
 
 @pytest.mark.parametrize("changed_filter", [False, True])
@@ -419,7 +411,7 @@ async def test_line_endings_follow_the_repository_s_settings(person: Person) -> 
     assert git(sandbox.folder, "status", "--short") == ""
     (sandbox.folder / "folder" / "file").write_bytes(b"in a folder\r\nmore\r\n")
     await work(sandbox)
-    assert changed(person, sandbox) == ["M folder/file"]
+    assert person.changed(sandbox) == ["M folder/file"]
     assert git(person.top, "show", f"{sandbox.branch}:folder/file") == "in a folder\nmore\n"
 
 
@@ -440,7 +432,7 @@ async def test_a_submodule_can_only_move_to_commits_that_the_person_has(
     (inner / "untracked").unlink()
     git(inner, "checkout", "-q", old)
     assert (await work(sandbox)).left_out == ()
-    assert changed(person, sandbox) == ["M library"]
+    assert person.changed(sandbox) == ["M library"]
     write(inner / "kept", "the agent's\n")
     git(inner, "commit", "-qam", "the agent's")
     known = tip(person, sandbox)
