@@ -1,7 +1,7 @@
-"""Moving a branch of the person's forward to a merge that is made and checked, and their tree with it if it is there.
+"""Move the person's branch forward to a checked merge, together with the tree in which it is checked out.
 
-Only from what it was when the merge was computed, and only as a fast-forward. What they have changed in the same files
-prevents it, and then nothing is touched.
+The branch must be where it was when the merge was computed, and the move must be a fast-forward. If the person has
+changed the same files, nothing is touched.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from cuggino.errors import SandboxError
 from cuggino.git.run import SAFE, git_output, run_git
 
 _LONGEST = 120.0
-"""Seconds for a fast-forward, which is not broken off half way when cuggino is stopped."""
+"""Seconds for a fast-forward, which continues when cuggino is stopped."""
 
 _AS_IT_IS = ("--no-autostash", "--no-verify-signatures", "--quiet")
 
 
 class Advanced(Enum):
-    """DONE: the branch has it. MOVED: somebody else has moved the branch meanwhile."""
+    """DONE: the branch has the merge. MOVED: somebody else has moved the branch meanwhile."""
 
     DONE = "done"
     MOVED = "moved"
 
 
 async def branch_tip(repository: Path, branch: str) -> str | None:
-    """The commit of a local branch; None: there is no such branch."""
+    """Return the commit of a local branch, or None if it does not exist."""
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"refs/heads/{branch}^{{commit}}")
     done = await run_git(repository, *SAFE, *asked)
     return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
 
 async def advance(repository: Path, branch: str, old: str, new: str) -> Advanced | str:
-    """Move the branch from `old` to its descendant `new`. A text: why that cannot be; nothing is touched then."""
+    """Move the branch from `old` to its descendant `new`. If it cannot, return why, and touch nothing."""
     places = await _worktrees(repository)
     if any(rebased == branch for _, _, rebased in places):
         return f"{branch} is being rebased."
@@ -53,14 +53,14 @@ async def advance(repository: Path, branch: str, old: str, new: str) -> Advanced
         return Advanced.DONE
     if tip != old:
         return Advanced.MOVED
-    if done.returncode == 0:  # in the moment before, another branch was checked out there
-        raise SandboxError(f"{folder} was switched to another branch, which has the merge {new} now.")
+    if done.returncode == 0:  # another branch was checked out there a moment before
+        raise SandboxError(f"{folder} was switched to another branch, which now has the merge {new}.")
     words = " ".join((done.stderr + done.stdout).decode(errors="backslashreplace").split())
-    return words or f"git ended with status {done.returncode} and said nothing."
+    return words or f"git ended with status {done.returncode} and no output."
 
 
 async def _worktrees(repository: Path) -> list[tuple[Path, str | None, str | None]]:
-    """Folders that are there, the branch that each has checked out, and the one that is being rebased in it."""
+    """Return the existing worktrees, each with its checked-out branch and the branch that is being rebased in it."""
     listed = await git_output(repository, *SAFE, "worktree", "list", "--porcelain", "-z")
     found = []
     for entry in listed.split(b"\0\0"):
@@ -89,7 +89,7 @@ def _short(ref: bytes) -> str:
 
 
 async def _unstoppable(folder: Path, *arguments: str) -> CompletedProcess[bytes]:
-    """git, to its end even when cuggino is cancelled meanwhile: a tree half moved is no tree."""
+    """Run git to its end even if cancelled: a tree that is moved only in part is broken."""
     with trio.move_on_after(_LONGEST, shield=True):
         return await run_git(folder, *arguments)
-    raise SandboxError(f"git has not ended within {_LONGEST:.0f} s in {folder}.", advice="Look at its tree.")
+    raise SandboxError(f"git did not end within {_LONGEST:.0f} s in {folder}.", advice="Check the state of its tree.")

@@ -1,7 +1,7 @@
-"""Putting another tree into a sandbox's folder, and taking it back, while all else that lies there stays.
+"""Check out another tree in a sandbox's directory, and undo that, without touching anything else in it.
 
-What the agent was not allowed to change, and the copied specs, differ from the branch: they are left as they are.
-git does the writing and the removing, with an index of its own.
+Changes that the agent was not allowed to make, and the copied specs, differ from the branch and stay as they are. git
+writes and deletes the files, with a separate index.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import commit_tree, move
 
 PLACED = "refs/worktree/cuggino/placed"
-"""A ref of the sandbox's own git directory while its folder has another tree than the branch: a commit of that tree,
-whose parent is what the folder had before."""
+"""A ref in the sandbox's own git directory while its directory has another tree than the branch: a commit of that tree,
+whose parent is the commit that was checked out before."""
 
 _QUIET = ("-c", "submodule.recurse=false", "-c", "core.safecrlf=false", "-c", "core.sparseCheckout=false")
 
 
 class Folder:
-    """The sandbox's folder, through this look at it."""
+    """A sandbox's directory, seen through an inspection."""
 
     def __init__(self, look: Inspection) -> None:
         self.look = look
@@ -38,17 +38,17 @@ class Folder:
         return await self.look.ask(*_QUIET, *arguments, stdin=stdin)
 
     async def load(self, tree: str) -> None:
-        """Let the index be this tree, and know which files are as it has them."""
+        """Load this tree into the index and find out which files match it."""
         await self.git("read-tree", "--reset", "-i", tree)
-        listed = (await self.git("ls-files", "-t", "-z")).split(b"\0")  # S: files that are to count as unchanged
+        listed = (await self.git("ls-files", "-t", "-z")).split(b"\0")  # S: files marked to count as unchanged
         hidden = b"".join(entry[2:] + b"\0" for entry in listed if entry.startswith(b"S "))
         await self.git("update-index", "-z", "--no-skip-worktree", "--stdin", stdin=hidden)
         await self._refresh()
 
     async def placeable(self, old: str, new: str) -> tuple[str, frozenset[str]]:
-        """A tree like `new`, to which the files can be brought from `old`, and the paths in which it is as `old`.
+        """Return a tree like `new` that can be checked out over `old`, and the paths in which it equals `old` instead.
 
-        These differ from `old` in the folder, and in `new`, too: nothing of them is touched.
+        These paths have local changes that `new` would overwrite: they are not touched.
         """
         await self.load(old)
         try:
@@ -60,24 +60,26 @@ class Folder:
         return await replaced(self._sandbox.repository, new, kept, old), kept
 
     async def place(self, old: str, new: str) -> None:
-        """Bring the files from `old`, which is loaded, to `new`. GitError, and nothing is touched, if it cannot be."""
+        """Update the files from `old`, which must be loaded, to `new`. Touches nothing if it raises GitError."""
         await self.git("read-tree", "-m", "-u", old, new)
 
     async def take_back(self, placed: str, old: str) -> None:
-        """Bring the files back from `placed` to `old`, whatever was written to those that differ meanwhile."""
+        """Reset the files in which `placed` and `old` differ to `old`, whatever was written to them meanwhile."""
         await self.load(placed)
         await self.git("read-tree", "--reset", "-u", placed, old)
 
     async def changed(self) -> frozenset[str]:
-        """The paths that are not as the index has them, new ones too, but not what git ignores."""
+        """Return the paths that differ from the index, including new files, excluding ignored ones."""
         await self._refresh()
         differ = await self.git("diff-files", "-z", "--name-only", "--ignore-submodules=dirty")
         new = await self.git("ls-files", "-z", "--others", "--exclude-standard")
         return frozenset(path for path in _names(differ + new) if not path.endswith("/"))
 
     async def recorded(self, paths: Collection[str]) -> str | None:
-        """The index's tree with these paths as they are in the folder; None where git cannot take one of them: it lies
-        behind a link, say, or nobody may read it."""
+        """Return the index's tree with these paths as they are in the directory.
+
+        None if git cannot add one of them: it is behind a link, for example, or not readable.
+        """
         gone = [path for path in paths if not os.path.lexists(self._sandbox.folder / path)]
         await self.look.drop(gone)
         if await self.look.add(sorted(set(paths) - set(gone))):
@@ -85,7 +87,7 @@ class Folder:
         return (await self.git("write-tree")).decode().strip()
 
     async def _refresh(self) -> None:
-        with contextlib.suppress(GitError):  # it says that some differ
+        with contextlib.suppress(GitError):  # it fails if some differ
             await self.git("update-index", "-q", "--really-refresh", "--ignore-submodules")
 
     async def _in_the_way(self, old: str, new: str) -> frozenset[str]:
@@ -99,31 +101,31 @@ class Folder:
 
 @asynccontextmanager
 async def looking_at(sandbox: Sandbox) -> AsyncIterator[Folder]:
-    """The sandbox's folder, for the length of the block."""
+    """Open the sandbox's directory for the length of the block."""
     with inspecting(sandbox, await filters_off(sandbox)) as look:
         yield Folder(look)
 
 
 async def put(folder: Folder, sandbox: Sandbox, tip: str, tree: str) -> frozenset[str]:
-    """Put a tree in the place of the one of `tip`. It is on record before. Paths that stay as they are are returned."""
+    """Replace the checked-out tree of `tip` by `tree`, after recording it. Returns the paths that were left alone."""
     old = await git_output(sandbox.repository, *SAFE, "rev-parse", f"{tip}^{{tree}}")
     placed, kept = await folder.placeable(old.decode().strip(), tree)
-    commit = await commit_tree(sandbox, placed, (tip,), "A merge that is not finished")
+    commit = await commit_tree(sandbox, placed, (tip,), "Unfinished merge")
     await ask(sandbox, "update-ref", PLACED, commit)
     await folder.place(old.decode().strip(), placed)
     return kept
 
 
 async def finish(sandbox: Sandbox, commit: str) -> None:
-    """Let the branch be this commit, whose tree was put into the folder."""
+    """Move the branch to this commit, whose tree is checked out in the directory."""
     await _branch_is(sandbox, commit)
     await ask(sandbox, "update-ref", "-d", PLACED)
 
 
 async def undo(sandbox: Sandbox) -> None:
-    """Put folder and branch back to what they were before `put`; nothing where nothing was put, or it was finished.
+    """Restore directory and branch to their state before `put`. Does nothing if there was none, or it was finished.
 
-    To be done before anything else is made of a sandbox's folder: what lies there then is no work of the branch's.
+    Call this before anything else uses the sandbox's directory: until then its files are not the branch's work.
     """
     placed, tip = await resolve(sandbox, PLACED), await resolve(sandbox, f"{PLACED}^1")
     if placed is None or tip is None:
@@ -135,7 +137,7 @@ async def undo(sandbox: Sandbox) -> None:
 
 
 async def _branch_is(sandbox: Sandbox, commit: str) -> None:
-    """Wherever an agent has left branch, HEAD and index."""
+    """Reset branch, HEAD and index to `commit`, wherever the agent left them."""
     with inspecting(sandbox, await filters_off(sandbox)) as look:
         await look.differences(commit)
         await move(sandbox, commit, look.index)
@@ -146,7 +148,7 @@ def _names(listed: bytes) -> list[str]:
 
 
 def _is_occupied(folder: Path, path: str) -> bool:
-    """Whether something lies where a new file is to be: at the path, or a file or link where it has a folder."""
+    """Whether something blocks a new file: a file at its path, or a file or link in place of a parent directory."""
     parents = [folder.joinpath(*path.split("/")[:length]) for length in range(1, path.count("/") + 1)]
     return os.path.lexists(folder / path) or any(
         os.path.lexists(parent) and (parent.is_symlink() or not parent.is_dir()) for parent in parents

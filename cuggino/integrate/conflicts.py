@@ -1,7 +1,7 @@
-"""Conflicts between a base and a branch: what they are, and the small ones resolved. Pure.
+"""Conflicts between a base and a branch: parse them, and resolve small ones. Pure.
 
-A conflict is small when every file is text, and in all places both sides only add lines: then both can stay, the
-base's first. Whether they go together is for the check command to say.
+A conflict is small if every file is text and both sides only add lines in every place. Then both can stay, the base's
+first. The check command decides whether they work together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARKER_SIZE = 7
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A path as one of the three has it: their common ancestor (1), the base (2), the branch (3)."""
+    """A path's state on one of three sides: the common ancestor (1), the base (2), the branch (3)."""
 
     mode: str
     object: str
@@ -38,7 +38,7 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marked(self) -> bool:
-        """Whether the merged file has the places in it, between markers."""
+        """Whether the merged file shows the conflict between markers."""
         return self.kinds == ("contents",) and all(
             number in self.sides and self.sides[number].mode in _REGULAR for number in (2, 3)
         )
@@ -48,14 +48,14 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """What git makes of two commits: a tree, with markers where there are conflicts."""
+    """The merge of two commits: a tree, with markers where they conflict."""
 
     tree: str
     conflicts: tuple[Conflict, ...] = ()
 
 
 def parse(output: bytes) -> Merge | None:
-    """What `git merge-tree --write-tree -z` has printed. None: it has not merged; a bad commit, say."""
+    """Parse the output of `git merge-tree --write-tree -z`. None if there was no merge: a bad commit, for example."""
     records = output.split(b"\0")
     if not _OBJECT_ID.fullmatch(records[0]):
         return None
@@ -67,7 +67,7 @@ def parse(output: bytes) -> Merge | None:
         place += 1
     kinds: dict[str, list[str]] = {path: [] for path in sides}
     place += 1
-    while place < len(records) and records[place].isdigit():  # each message: how many paths, these, its type, its text
+    while place < len(records) and records[place].isdigit():  # a message: number of paths, these, type, text
         count = int(records[place])
         paths, kind = records[place + 1 : place + 1 + count], records[place + 1 + count].decode()
         place += count + 3
@@ -77,14 +77,14 @@ def parse(output: bytes) -> Merge | None:
     return Merge(
         records[0].decode(),
         tuple(
-            Conflict(path=path, kinds=_kinds(told), sides=sides.get(path, {})) for path, told in sorted(kinds.items())
+            Conflict(path=path, kinds=_kinds(names), sides=sides.get(path, {})) for path, names in sorted(kinds.items())
         ),
     )
 
 
-def _kinds(told: list[str]) -> tuple[str, ...]:
-    """Of a binary file git also says that its contents conflict."""
-    return tuple(dict.fromkeys(kind for kind in told if kind != "contents" or "binary" not in told)) or ("unmerged",)
+def _kinds(kinds: list[str]) -> tuple[str, ...]:
+    """Leave out "contents", which git also reports, for a binary file."""
+    return tuple(dict.fromkeys(kind for kind in kinds if kind != "contents" or "binary" not in kinds)) or ("unmerged",)
 
 
 # ---- small ones -------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ def may_be_small(merge: Merge) -> bool:
 
 
 def marker_size(texts: Iterable[bytes]) -> int:
-    """How long markers must be so that no line of these texts can be taken for one."""
+    """Return a length of markers at which no line of these texts can be mistaken for one."""
     longest = max((len(run) for text in texts for run in re.findall(rb"(?m)^[<|=>]{7,}", text)), default=0)
     return max(_MARKER_SIZE, longest + 1)
 
 
 def both_sides(merged: bytes, size: int) -> bytes | None:
-    """The text with both sides' lines where they differ, the base's first; None: that is no small conflict.
+    """Return the text with both sides' lines where they differ, the base's first, or None if that is not small.
 
-    `merged` is what `git merge-file --diff3` makes, with markers of this size, that no other line begins with.
+    `merged` is the output of `git merge-file --diff3`, with markers of this size, which no other line starts with.
     """
     if b"\0" in merged:
         return None
@@ -137,6 +137,6 @@ def both_sides(merged: bytes, size: int) -> bytes | None:
 
 
 def markers_left(text: bytes, sides: Iterable[bytes]) -> bool:
-    """Whether a line is still a conflict's marker: one that looks like it, and that none of the sides has."""
+    """Whether any line looks like a conflict marker and is in none of the sides."""
     marks = {line for line in text.split(b"\n") if _MARKER.match(line)}
     return bool(marks) and bool(marks - {line for side in sides for line in side.split(b"\n")})

@@ -1,7 +1,7 @@
-"""Bringing a base and a sandbox's branch together: by git, by keeping both sides, by an agent that repairs.
+"""Merge a base and a sandbox's branch: by git, by keeping both sides, or by an agent that repairs.
 
-Computed without a tree; then the result is put into the sandbox's folder, where the check command says whether it
-holds. Until the caller finishes it the branch is what it was (see `cuggino.integrate.checkout`), after a crash as well.
+The merge is computed without a tree, then checked out in the sandbox's directory for the check command. Until the
+caller finishes it, the branch stays as it was, also after a crash (see `cuggino.integrate.checkout`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.settle import commit_tree, refusal
 
 NOTES = "CONFLICTS.md"
-"""In a sandbox's root during a repair: the conflicts that have no markers in a file. Never committed."""
+"""In a sandbox's root during a repair: the conflicts without markers in a file. Never committed."""
 
 How: TypeAlias = Literal["clean", "small", "repair"]
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked: to make the sandbox's tree a merge of the commits `base` and `ours`.
+    """A request to an agent: make the sandbox's tree a merge of the commits `base` and `ours`.
 
-    `paths`, relative to the sandbox's folder, have conflict markers, the base's side first, but for those in
-    `unmarked`: these are listed in the file `notes`, in the sandbox's root, between markers, which are to go when they
-    are decided. No paths: git has merged them, and the check command fails.
+    `paths`, relative to the sandbox's directory, have conflict markers, the base's side first, except for those in
+    `unmarked`. These are listed in the file `notes`, in the sandbox's root, between markers, which the agent must
+    delete when it has decided. No paths mean that git has merged them, and the check command fails.
     """
 
     sandbox: Sandbox
@@ -50,11 +50,11 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RepairFunction: TypeAlias = Callable[[RepairRequest], Awaitable[bool]]
-"""Runs the agent; False where it gave up or failed."""
+"""Runs the agent. Returns False if it gave up or failed."""
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """The merge commit, whose tree the folder has. `left_out`: what a repair has written and may not."""
+    """The merge commit, whose tree is checked out. `left_out` are paths that a repair changed without permission."""
 
     commit: str
     how: How
@@ -63,7 +63,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unmerged(msgspec.Struct, frozen=True, kw_only=True):
-    """They could not be brought together; branch and folder are what they were."""
+    """The merge failed; branch and directory are as before."""
 
     reason: str
     conflicts: tuple[Conflict, ...] = ()
@@ -88,7 +88,7 @@ class MergeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def merge(request: MergeRequest, base: str, tip: str, send: Send) -> Merged | Unmerged:
-    """The merge of two commits, `tip` being what the sandbox's folder has. GitError where git cannot."""
+    """Merge two commits, of which `tip` is checked out in the sandbox. Raises GitError if git cannot."""
     repository = request.context.sandbox.repository
     merged = await merge_trees(repository, base, tip)
     small = await small_resolution(repository, merged) if merged.conflicts else None
@@ -109,12 +109,12 @@ async def merge(request: MergeRequest, base: str, tip: str, send: Send) -> Merge
 
 
 async def _repaired(request: MergeRequest, merged: Merge, base: str, tip: str) -> Merged | Unmerged:
-    """The merge as an agent has made it in the sandbox; undone where it could not."""
+    """Let an agent make the merge in the sandbox, and undo it if the agent could not."""
     sandbox, conflicts = request.context.sandbox, merged.conflicts
     unmarked = tuple(conflict for conflict in conflicts if not conflict.marked)
     why = "The check command fails after the merge."
     if conflicts:
-        why = f"It conflicts with the base: {', '.join(map(str, map(_told, conflicts)))}."
+        why = f"It conflicts with the base: {', '.join(map(str, map(_printable, conflicts)))}."
     if request.context.repair is None or request.context.repair_attempts == 0:
         return Unmerged(reason=why, conflicts=conflicts)
     notes = f"{sandbox.below}/{NOTES}".removeprefix("/")
@@ -145,9 +145,9 @@ async def _repaired(request: MergeRequest, merged: Merge, base: str, tip: str) -
 async def _recorded(
     request: MergeRequest, folder: Folder, merged: Merge, alien: frozenset[str], notes: str
 ) -> tuple[str, tuple[str, ...]] | None:
-    """The tree that the agent has left, and what of it was left out; None while a conflict is left in it.
+    """Return the tree that the agent has left, and the paths left out; None while a conflict remains.
 
-    `alien` are paths that were not as in the merge before the agent came: they stay what git has made of them.
+    `alien` are paths that differed from the merge before the agent started: for them git's merge is kept.
     """
     repository = request.context.sandbox.repository
     paths = {conflict.path for conflict in merged.conflicts}
@@ -180,16 +180,16 @@ async def _commit(request: MergeRequest, tree: str, base: str, tip: str) -> str:
 
 
 async def _with_notes(repository: Path, tree: str, notes: str, unmarked: tuple[Conflict, ...]) -> str:
-    lines = ["Conflicts that no file shows. Decide each, then remove its lines here:", ""]
+    lines = ["Conflicts without markers in a file. Decide each one, then delete its lines here:", ""]
     for conflict in unmarked:
-        lines += [f"<<<<<<< {_told(conflict)}", *_sides(conflict), f">>>>>>> {_shown(conflict)}", ""]
+        lines += [f"<<<<<<< {_printable(conflict)}", *_sides(conflict), f">>>>>>> {_shown(conflict)}", ""]
     text = "\n".join(lines).encode("utf-8", "backslashreplace")
     written = (await git_output(repository, *SAFE, "hash-object", "-w", "--stdin", stdin=text)).decode().strip()
     return await edited(repository, tree, [f"100644 {written}\t".encode() + os.fsencode(notes)])
 
 
 def _sides(conflict: Conflict) -> list[str]:
-    names = {1: "before both", 2: "the base", 3: "the branch"}
+    names = {1: "common ancestor", 2: "the base", 3: "the branch"}
     return [
         f"{name}: {f'git cat-file blob {conflict.sides[number].object}' if number in conflict.sides else 'not there'}"
         for number, name in names.items()
@@ -200,5 +200,5 @@ def _shown(conflict: Conflict) -> str:
     return os.fsencode(conflict.path).decode(errors="backslashreplace")
 
 
-def _told(conflict: Conflict) -> Conflict:
+def _printable(conflict: Conflict) -> Conflict:
     return msgspec.structs.replace(conflict, path=_shown(conflict))

@@ -1,6 +1,6 @@
-"""A branch on GitHub: pushed, never forced, and the pull request for it, made or found.
+"""Push a branch to GitHub, never by force, and create or find its pull request.
 
-Done again after a crash, each step finds what is there already.
+Repeated after a crash, each step finds the results that are already there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cuggino.sandbox.sandbox import Sandbox
 
 _TRIES = 3
 _LONGEST_TITLE, _LONGEST_BODY = 256, 65_536
-"""Characters, as GitHub takes them."""
+"""Maximum characters that GitHub accepts."""
 _LONGEST_LIMIT = 60.0
-"""Seconds for which a rate limit is waited for."""
+"""Maximum seconds to wait for a rate limit."""
 
 
 class OpenPullRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`found`: it was there already."""
+    """`found` if it existed before."""
 
     number: int
     url: str
@@ -39,7 +39,7 @@ class _Pull(msgspec.Struct):
 
 
 async def remote_name(sandbox: Sandbox) -> str:
-    """What origin calls the branch that the work comes home to."""
+    """Return origin's name for the target branch."""
     assert sandbox.target is not None
     asked = ("for-each-ref", "--format=%(upstream:remotename)%00%(upstream:remoteref)", f"refs/heads/{sandbox.target}")
     listed = (await git_output(sandbox.repository, *SAFE, *asked)).decode(errors="surrogateescape").splitlines()
@@ -69,11 +69,11 @@ def _origin(sandbox: Sandbox, slug: Slug) -> Remote:
 async def open_pull_request(
     github: GitHub, slug: Slug, *, head: str, base: str, title: str, body: str
 ) -> OpenPullRequest | str:
-    """The pull request of `head` against `base`. A text: why there is none."""
+    """Create or find the pull request of `head` against `base`. Return the reason if that fails."""
     wanted = {"title": title[:_LONGEST_TITLE], "head": head, "base": base, "body": body[:_LONGEST_BODY]}
     why = ""
     for attempt in range(_TRIES):
-        if attempt:  # it may have been made all the same
+        if attempt:  # an earlier attempt may have created it
             await trio.sleep(2.0**attempt)
             if (there := await _find(github, slug, head, base, "open")) is not None:
                 return there
@@ -98,7 +98,7 @@ async def open_pull_request(
 
 
 async def _find(github: GitHub, slug: Slug, head: str, base: str, state: str) -> OpenPullRequest | None:
-    """An open one before one that is closed or merged; the newest of these."""
+    """Find the latest pull request, an open one before closed or merged ones."""
     query = f"head={quote(f'{slug.owner}:{head}')}&base={quote(base, safe='')}&state={state}&per_page=20"
     try:
         answer: Response = await github.ask("GET", f"{slug.api}/pulls?{query}")

@@ -1,4 +1,4 @@
-"""Trees and merges that are computed in the repository's objects alone: no folder, no index of anybody's is touched."""
+"""Trees and merges computed from the repository's objects alone, without touching a directory or anyone's index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuggino.integrate.conflicts import Merge, both_sides, marker_size, may_be_s
 
 
 async def merge_trees(repository: Path, base: str, tip: str) -> Merge:
-    """What git makes of two commits, without touching anything."""
+    """Merge two commits in memory. Raises GitError if git cannot, other than by conflicts."""
     style = ("-c", "merge.conflictStyle=merge", "-c", "merge.renames=true", "-c", "merge.directoryRenames=conflict")
     done = await run_git(repository, *SAFE, *style, "merge-tree", "--write-tree", "-z", base, tip)
     merged = parse(done.stdout) if done.returncode in (0, 1) else None
@@ -22,7 +22,7 @@ async def merge_trees(repository: Path, base: str, tip: str) -> Merge:
 
 
 async def small_resolution(repository: Path, merged: Merge) -> str | None:
-    """The tree with both sides' lines wherever they differ; None: they are no small conflicts."""
+    """Return the tree with both sides' lines wherever they differ, or None if a conflict is not small."""
     if not may_be_small(merged):
         return None
     listed = (await git_output(repository, *SAFE, "ls-tree", "-r", "-z", "--full-tree", merged.tree)).split(b"\0")
@@ -40,14 +40,14 @@ async def small_resolution(repository: Path, merged: Merge) -> str | None:
 
 
 async def differing(repository: Path, old: str, new: str) -> dict[str, str]:
-    """The paths in which two trees differ, with A, D, M or T."""
+    """Return the paths in which two trees differ, each with A, D, M or T."""
     listed = await git_output(repository, *SAFE, "diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
     fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
     return dict(zip(fields[1::2], fields[::2], strict=True))
 
 
 async def replaced(repository: Path, tree: str, paths: Collection[str], other: str) -> str:
-    """A tree like `tree`, with these paths as `other` has them, or without where it has none."""
+    """Return `tree` with these paths as in `other`; a path that `other` lacks is removed."""
     if not paths:
         return tree
     entries = (await git_output(repository, *SAFE, "ls-tree", "-r", "-z", "--full-tree", other)).split(b"\0")[:-1]
@@ -58,7 +58,7 @@ async def replaced(repository: Path, tree: str, paths: Collection[str], other: s
 
 
 async def edited(repository: Path, tree: str, lines: Iterable[bytes]) -> str:
-    """A tree like `tree`, with these lines of `git update-index --index-info` applied, in their order."""
+    """Return `tree` with these lines of `git update-index --index-info` applied in order."""
     with tempfile.TemporaryDirectory(prefix="cuggino-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
         await git_output(repository, *SAFE, "read-tree", tree, environment=index)
@@ -68,7 +68,7 @@ async def edited(repository: Path, tree: str, lines: Iterable[bytes]) -> str:
 
 
 async def _merged_text(repository: Path, texts: list[bytes], size: int) -> bytes:
-    """Of base, common ancestor and branch. Done by git on files of their own: no attribute has a say."""
+    """Merge base, common ancestor and branch, in temporary files, where no attribute applies."""
     with tempfile.TemporaryDirectory(prefix="cuggino-") as scratch:
         files = [Path(scratch, name) for name in ("base", "before", "branch")]
         for file, text in zip(files, texts, strict=True):

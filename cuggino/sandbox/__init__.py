@@ -1,1 +1,1 @@
-"""Folders in which agents work apart from the person's own tree, and the way of their work home."""
+"""Directories in which agents work apart from the person's own tree; what of their work may be integrated."""

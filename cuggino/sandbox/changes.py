@@ -1,4 +1,4 @@
-"""What a branch changes, a line a file, for people."""
+"""The changes of a branch, one line a file, for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LINK, _SUBMODULE, _EXECUTABLE, _PLAIN, _NONE = "120000", "160000", "100755", "1
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, with the lines that came and went; None: it is binary. `what`: "new", "deleted", "renamed from X", …"""
+    """A file and its numbers of added and removed lines: None for a binary file.
+
+    `what` is the kind of change: "new", "deleted", "renamed from X", …
+    """
 
     path: str
     added: int | None
@@ -21,13 +24,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def changes(repository: Path, base: str, tip: str) -> tuple[Change, ...]:
-    """How the files of two commits differ, by path."""
+    """Return the files that differ between two commits, sorted by path."""
     options = ("-r", "-z", "-M", "--raw", "--numstat", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
     return parse(await git_output(repository, *SAFE, "diff-tree", *options, base, tip))
 
 
 def parse(output: bytes) -> tuple[Change, ...]:
-    """From what `git diff-tree -r -z -M --raw --numstat` prints: first all kinds of changes, then all counts."""
+    """Parse the output of `git diff-tree -r -z -M --raw --numstat`: first the kinds of all changes, then all counts."""
     fields = iter(output.split(b"\0")[:-1])
     kinds: dict[bytes, str] = {}
     found = []

@@ -1,8 +1,8 @@
-"""A sandbox behind a launcher is a repository of its own: the agent's git never touches the person's.
+"""A sandbox behind a launcher has its own repository: the agent's git never touches the person's.
 
-Its folder is made as a worktree is, and to cuggino it stays one: the person's repository keeps a git directory for it,
-with a HEAD and an index that the agent cannot reach. Only the `.git` in the folder is another: a repository with the
-history of the base and nothing else, for the agent. What is committed there is fetched object by object; no git runs
+Its directory is created as a worktree, and stays one for cuggino: the person's repository keeps a git directory for it,
+with a HEAD and an index that the agent cannot reach. Only `.git` in the sandbox's directory is different: for the agent
+it is a repository with the history of the base and nothing else. Its commits are fetched object by object; no git runs
 with that repository's configuration or hooks.
 """
 
@@ -26,13 +26,13 @@ from cuggino.sandbox.git import ask
 from cuggino.sandbox.sandbox import Sandbox
 
 _TREE_SETTINGS = r"^core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode)$"
-"""How files look in the tree: without these an untouched file would be changed to the agent's git."""
+"""Settings for how files look in the tree. Without them the agent's git would take untouched files for changed."""
 _HASH = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LARGEST_REF_FILE = 50_000_000
 
 
 async def make_clone(sandbox: Sandbox, exclude: bytes) -> None:
-    """Put a repository where the worktree's `.git` file is. It is made beside it, then takes its place."""
+    """Replace the worktree's `.git` file by a repository, which is created beside it and then renamed."""
     sandbox.jail_home.mkdir(mode=0o700, exist_ok=True)
     made = sandbox.folder / ".git.cuggino"
     hash_format = await git_output(sandbox.repository, *SAFE, "rev-parse", "--show-object-format")
@@ -66,9 +66,9 @@ async def make_clone(sandbox: Sandbox, exclude: bytes) -> None:
 
 
 async def fetch_back(sandbox: Sandbox) -> str | None:
-    """The commit that the clone's HEAD names, brought with all it needs into the person's repository, without a name.
+    """Fetch the commit of the clone's HEAD, with everything it needs, into the person's repository. Creates no ref.
 
-    None where the clone's repository is not as git makes one, or lacks something: then the tree alone tells.
+    Returns None if the clone's repository is not in git's own format, or incomplete: then only the tree counts.
     """
     clone = sandbox.folder / ".git"
     tip = await trio.to_thread.run_sync(_head, clone, abandon_on_cancel=True)
@@ -88,7 +88,7 @@ async def fetch_back(sandbox: Sandbox) -> str | None:
 
 
 async def _transfer(sandbox: Sandbox, objects: Path, tip: str) -> None:
-    """index-pack computes every object's name from its content: the clone cannot pass one off as another."""
+    """Copy the objects with index-pack, which computes each name from the content: the clone cannot forge one."""
     quoted = str(objects).replace("\\", "\\\\").replace('"', '\\"')
     ours = {**git_environment(), "GIT_DIR": str(sandbox.common_dir), "GIT_NO_REPLACE_OBJECTS": "1"}
     with_theirs = {**ours, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
@@ -117,14 +117,14 @@ async def _run(
 
 
 def _head(git_dir: Path) -> str | None:
-    """The commit that HEAD names, read as files: git itself would read the configuration beside them."""
-    said = _read(git_dir, "HEAD")
+    """Return the commit of HEAD, read from files: git itself would read the configuration beside them."""
+    content = _read(git_dir, "HEAD")
     for _ in range(5):
-        if said is None or not said.startswith(b"ref: refs/"):
+        if content is None or not content.startswith(b"ref: refs/"):
             break
-        ref = os.fsdecode(said.removeprefix(b"ref: ").strip())
-        said = None if ".." in ref.split("/") else _read(git_dir, ref) or _packed(git_dir, ref)
-    found = _HASH.fullmatch(said.strip()) if said is not None else None
+        ref = os.fsdecode(content.removeprefix(b"ref: ").strip())
+        content = None if ".." in ref.split("/") else _read(git_dir, ref) or _packed(git_dir, ref)
+    found = _HASH.fullmatch(content.strip()) if content is not None else None
     return found[0].decode() if found is not None else None
 
 
@@ -137,7 +137,7 @@ def _packed(git_dir: Path, ref: str) -> bytes | None:
 
 
 def _read(git_dir: Path, name: str) -> bytes | None:
-    """A plain file's content; never a link's, a pipe's, or what lies beyond a link."""
+    """Return a regular file's content; None for a link, a pipe, or anything behind a link."""
     path = git_dir / name
     if any(parent.is_symlink() for parent in (path, *path.parents) if parent.is_relative_to(git_dir)):
         return None
@@ -153,7 +153,7 @@ def _read(git_dir: Path, name: str) -> bytes | None:
 
 
 def _is_plain(objects: Path) -> bool:
-    """Whether these objects are all: links and alternates could lead to what the agent has no right to read."""
+    """Whether the objects contain neither links nor alternates, which could lead to files the agent must not read."""
     if objects.is_symlink() or objects.parent.is_symlink() or os.path.lexists(objects / "info" / "alternates"):
         return False
     return not any(

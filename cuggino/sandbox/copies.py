@@ -1,7 +1,7 @@
-"""What is in a sandbox though it is not of its base: the specs as the person has them, files that git ignores.
+"""Files in a sandbox that are not from its base: the specs as the person has them, and files that git ignores.
 
-These are lent. What they were is written down (as hashes: some are secrets), so that it can be told when an agent has
-changed one; none of them ever comes home.
+These are lent: none of them is ever integrated. Their hashes are recorded (some files are secrets), so that a change by
+an agent is noticed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NAME = "cuggino-copies.json"
 
 
 def mirror(source: Path, target: Path) -> bool:
-    """Make `target` what `source` is: a folder with all below, a file, a link, nothing. Whether it was not so before.
+    """Make `target` equal to `source`: a directory with everything below, a file, a link, or nothing.
 
-    What is the same already is not touched, so that git still knows it for unchanged.
+    Returns whether anything was different. Equal files are not touched, so that git still takes them for unchanged.
     """
     if source.is_dir() and not source.is_symlink() and target.is_dir() and not target.is_symlink():
         names = {entry.name for folder in (source, target) for entry in os.scandir(folder)} - {".git"}
@@ -47,14 +47,16 @@ def mirror(source: Path, target: Path) -> bool:
 
 
 def include(source: Path, target: Path, patterns: Iterable[str]) -> list[str]:
-    """Copy the files below `source` that the patterns name and `target` does not have; returns them, relative.
+    """Copy the files below `source` that match a pattern and are missing in `target`. Returns their relative paths.
 
-    A pattern that names a folder means all below it.
+    A pattern that matches a directory includes everything below it.
     """
     copied = []
     for pattern in patterns:
         if pattern.startswith("/") or ".." in pattern.split("/"):
-            raise SandboxError(f"spawn.include: {pattern!r} leads out of the project.", advice="Name files within it.")
+            raise SandboxError(
+                f"spawn.include: {pattern!r} leads out of the project.", advice="Name files in the project."
+            )
         for path in sorted(source.glob(pattern.rstrip("/"))):
             for file in _files(path):
                 relative = file.relative_to(source)
@@ -66,22 +68,22 @@ def include(source: Path, target: Path, patterns: Iterable[str]) -> list[str]:
 
 
 def _folder(target: Path, relative: Path) -> None:
-    """Made, but never beyond a link, which the base may have where the person has a folder."""
+    """Create the directory, but never behind a link, which the base may have where the person has a directory."""
     here = target
     for part in relative.parts:
         here /= part
         if here.is_symlink() or (here.exists() and not here.is_dir()):
-            raise SandboxError(f"spawn.include: {relative} is a folder here, but not in the base of the sandbox.")
+            raise SandboxError(f"spawn.include: {relative} is a directory here, but not in the sandbox's base.")
         here.mkdir(exist_ok=True)
 
 
 def remember(sandbox: Sandbox) -> None:
-    """Write down what the lent files are now."""
+    """Record the current hashes of the lent files."""
     write_atomic(sandbox.git_dir / _NAME, msgspec.json.encode(_state(sandbox)))
 
 
 def touched(sandbox: Sandbox) -> list[str]:
-    """The lent files, relative to `sandbox.folder`, that are not what they were: changed, made, removed."""
+    """Return the lent files that were changed, created or deleted, relative to `sandbox.folder`."""
     try:
         before = msgspec.json.decode((sandbox.git_dir / _NAME).read_bytes(), type=dict[str, str])
     except (OSError, *DECODE_ERRORS):
@@ -91,30 +93,30 @@ def touched(sandbox: Sandbox) -> list[str]:
 
 
 def lent(sandbox: Sandbox, path: str) -> bool:
-    """Whether what is at this path, relative to `sandbox.folder`, is lent."""
+    """Whether the file at this path, relative to `sandbox.folder`, is lent."""
     specs = specs_path(sandbox)
     return path == specs or path.startswith(f"{specs}/") or path in sandbox.copied
 
 
 def specs_path(sandbox: Sandbox) -> str:
-    """The specs folder, relative to `sandbox.folder`."""
+    """Return the specs directory, relative to `sandbox.folder`."""
     return os.path.normpath(Path(sandbox.below, sandbox.specs))
 
 
 def _state(sandbox: Sandbox) -> dict[str, str]:
-    """Their names, as JSON can hold them, and what they are."""
+    """Return the lent files' fingerprints by path, in a form that JSON can hold."""
     copied = (sandbox.folder / path for path in sandbox.copied)
     files = [*_files(sandbox.folder / specs_path(sandbox)), *(path for path in copied if os.path.lexists(path))]
     return {printable(str(file.relative_to(sandbox.folder))): fingerprint(file) for file in files}
 
 
 def printable(path: str) -> str:
-    """A path as people and JSON can have it: bytes that are no UTF-8 are escaped."""
+    """Return the path for people and JSON: bytes that are not valid UTF-8 are escaped."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """All files and links at and below a path; no link is followed."""
+    """Yield all files and links at and below a path, without following links."""
     if path.is_symlink() or path.is_file():
         yield path
     elif path.is_dir():
@@ -130,7 +132,10 @@ def _is_plain(path: Path) -> bool:
 
 
 def fingerprint(path: Path) -> str:
-    """Of a file's content and whether it can be executed, of a link's target; else what it is instead."""
+    """Return a text that changes with a file's content or executable bit, or a link's target.
+
+    For anything else it names the kind of file, or the error.
+    """
     try:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):

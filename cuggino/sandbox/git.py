@@ -1,8 +1,8 @@
-"""git, looking at a sandbox's tree without believing it.
+"""Running git on a sandbox's tree without trusting it.
 
-What lies in the tree is an agent's: a `.git` with hooks and settings of its own, attributes, submodules. So git is told
-where its directory and its tree are, from outside; it runs no hook and no filter; and where a submodule is, it reads
-the commit that is checked out there, and starts nothing in it.
+An agent can put anything into the tree: a `.git` with hooks and settings, attributes, submodules. So git gets its
+directory and its tree from outside and runs no hook and no filter. In a submodule it only reads which commit is checked
+out, and starts nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cuggino.git.run import SAFE, git_output, run_git
 from cuggino.sandbox.sandbox import Sandbox
 
 SETTLED = "refs/worktree/cuggino/settled"
-"""A ref of the sandbox's own git directory: what its branch was after the last settling."""
+"""A ref in the sandbox's own git directory: the commit of its branch after the last settling."""
 
 NOBODY = ("cuggino", "cuggino@localhost")
-"""Name and address in commits where the person has not told git theirs."""
+"""Name and address in commits if the person has not configured theirs."""
 
 _LFS = ("git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process")
 _TRUE = ("", "true", "yes", "on", "1")
@@ -28,9 +28,9 @@ _FILTER_OFF = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
 def trusted(sandbox: Sandbox, *, index: Path | None = None) -> dict[str, str]:
-    """The environment, to be laid over ours, in which git sees the sandbox: worktree or clone, it is the same.
+    """Return variables to add to the environment of git for a sandbox, be it a worktree or a clone.
 
-    `index` stands in for the sandbox's own. Run git with `SAFE`, and with `sandbox.folder` as its folder.
+    `index` replaces the sandbox's own index. Run git with `SAFE`, and in `sandbox.folder`.
     """
     environment = {
         "GIT_DIR": str(sandbox.git_dir),
@@ -42,16 +42,16 @@ def trusted(sandbox: Sandbox, *, index: Path | None = None) -> dict[str, str]:
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """What keeps filters from running, and the names of those without which a file must not be committed."""
+    """Variables that keep filters from running, and the names of those without which a file must not be committed."""
 
     environment: Mapping[str, str]
     required: frozenset[str]
 
 
 async def filters_off(sandbox: Sandbox) -> Filters:
-    """For commands that read or write the files of the tree: no filter runs but git-lfs's own.
+    """Return settings for commands that read or write files in the tree: no filter runs except git-lfs's own.
 
-    A filter is a command that may well be a script of the tree: `filter.x.clean = tools/clean`.
+    A filter is a command, and can be a script in the tree: `filter.x.clean = tools/clean`.
     """
     asked = ("config", "-z", "--get-regexp", r"^filter\.")
     listed = await run_git(sandbox.repository, *SAFE, *asked, environment=trusted(sandbox))
@@ -71,7 +71,7 @@ def _foreign_to_lfs(settings: Mapping[str, str]) -> bool:
 
 
 def configuration(settings: list[tuple[str, str]], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Variables that give git these settings above all others, behind those that `inherited` gives in this way."""
+    """Return variables that make git prefer these settings to all others. They follow those already in `inherited`."""
     given = inherited.get("GIT_CONFIG_COUNT", "")
     first = int(given) if given.isdecimal() else 0
     environment = {"GIT_CONFIG_COUNT": str(first + len(settings))}
@@ -81,7 +81,7 @@ def configuration(settings: list[tuple[str, str]], inherited: Mapping[str, str])
 
 
 async def resolve(sandbox: Sandbox, name: str) -> str | None:
-    """The commit that `name` means in the sandbox's own git directory; None if there is none."""
+    """Return the commit of `name` in the sandbox's own git directory, or None."""
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     done = await run_git(sandbox.repository, *SAFE, *asked, environment=trusted(sandbox))
     return done.stdout.decode().strip() or None if done.returncode == 0 else None
@@ -93,11 +93,11 @@ async def is_ancestor(sandbox: Sandbox, ancestor: str, of: str) -> bool:
 
 
 async def ask(sandbox: Sandbox, *arguments: str, stdin: bytes = b"", more: Mapping[str, str] | None = None) -> bytes:
-    """What git prints, run in the sandbox's tree with trusted eyes. GitError unless it succeeds."""
+    """Run git on the sandbox's tree with `trusted` and return its output. Raise GitError if it fails."""
     environment = {**trusted(sandbox), **(more or {})}
     return await git_output(sandbox.folder, *SAFE, *arguments, environment=environment, stdin=stdin)
 
 
 async def settled(sandbox: Sandbox, commit: str) -> None:
-    """The branch is at this commit by cuggino's own doing: the next settling starts there."""
+    """Record that cuggino itself moved the branch to this commit: the next settling starts there."""
     await ask(sandbox, "update-ref", SETTLED, commit)

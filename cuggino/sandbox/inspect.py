@@ -1,7 +1,7 @@
-"""What a sandbox's tree is like, next to a commit: seen from outside, with an index that the agent never had.
+"""Compare a sandbox's tree with a commit, from outside, with an index that the agent never had.
 
-git's plumbing only: it starts nothing, does not go into submodules, and does not follow a link that stands where a
-folder was.
+It uses only git's plumbing commands, which start nothing, do not enter submodules, and do not follow a link that has
+replaced a directory.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cuggino.sandbox.sandbox import Sandbox
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """Paths relative to the top of the tree, as git names them. Lent files are among `new` where git knows them not."""
+    """Paths relative to the top of the tree, as git names them. `new` includes lent files that git does not track."""
 
     deleted: tuple[str, ...]
     changed: tuple[str, ...]
     new: tuple[str, ...]
     nested: tuple[str, ...]
-    """Repositories that somebody has put into the tree: each ends with a slash, and what is in it is not looked at."""
+    """Repositories that somebody has put into the tree. Each ends with a slash; their contents are not inspected."""
 
 
 class Inspection:
-    """A private index of a sandbox's tree, from which git sees it. Made by `inspecting`."""
+    """A private index of a sandbox's tree. Created by `inspecting`."""
 
     def __init__(self, sandbox: Sandbox, index: Path, filters: Filters) -> None:
         self.sandbox = sandbox
@@ -44,8 +44,10 @@ class Inspection:
         return await ask(self.sandbox, *arguments, stdin=stdin, more=self._environment)
 
     async def differences(self, commit: str) -> Differences:
-        """How the tree differs from a commit; the index is the commit's afterwards. What is ignored does not count,
-        unless the agent has staged it."""
+        """Load a commit into the index and return how the tree differs from it.
+
+        Ignored files do not count, unless the agent has staged them.
+        """
         await self.ask("read-tree", "--reset", "-i", commit)
         refreshing = ("update-index", "-q", "--refresh", "--ignore-submodules")
         environment = {**trusted(self.sandbox), **self._environment}
@@ -63,7 +65,7 @@ class Inspection:
         )
 
     async def _staged(self) -> list[str]:
-        """What the agent has staged and not committed, though git ignores it: `git add --force`."""
+        """Return ignored files that the agent has staged (`git add --force`) but not committed."""
         theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
         if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
             return []
@@ -71,13 +73,13 @@ class Inspection:
         shutil.copyfile(theirs, copy)
         try:
             staged = _names(await ask(self.sandbox, "ls-files", "-z", "--cached", more={"GIT_INDEX_FILE": str(copy)}))
-        except GitError:  # not as git writes one
+        except GitError:  # not a valid index
             return []
         known = set(_names(await self.ask("ls-files", "-z", "--cached")))
         return [path for path in staged if path not in known and _is_there(self.sandbox.folder, path)]
 
     async def add(self, paths: Sequence[str]) -> list[str]:
-        """Take these from the tree into the index; returns those that git cannot take, as what nobody may read."""
+        """Add files of the tree to the index. Returns those that git cannot add, such as unreadable ones."""
         if not paths:
             return []
         try:
@@ -90,20 +92,26 @@ class Inspection:
         return []
 
     async def drop(self, paths: Sequence[str]) -> None:
-        """Take these out of the index."""
+        """Remove paths from the index."""
         if paths:
             await self.ask("update-index", "-z", "--force-remove", "--stdin", stdin=_joined(paths))
 
     async def filtered(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths whose content has to go through a filter that is not run."""
+        """Return the paths whose content requires a filter that does not run."""
         if not (paths and self.filters.required):
             return set()
-        said = _names(await self.ask("check-attr", "-z", "--stdin", "filter", stdin=_joined(paths)))
-        return {path for path, value in zip(said[::3], said[2::3], strict=True) if value in self.filters.required}
+        attributes = _names(await self.ask("check-attr", "-z", "--stdin", "filter", stdin=_joined(paths)))
+        return {
+            path
+            for path, value in zip(attributes[::3], attributes[2::3], strict=True)
+            if value in self.filters.required
+        }
 
     async def dirty_submodules(self) -> list[str]:
-        """The submodules in the index whose trees have changes that they have not committed, or commits that only they
-        have, and the repositories within them. For those that the person has."""
+        """Return the submodules in the index with uncommitted changes, or with commits that only they have.
+
+        Includes changes in nested submodules. Ignores submodules that the person does not have.
+        """
         dirty = []
         for entry in (await self.ask("ls-files", "-z", "--stage")).split(b"\0")[:-1]:
             if entry.startswith(b"160000 "):
@@ -138,11 +146,11 @@ def _scratch(git_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def inspecting(sandbox: Sandbox, filters: Filters) -> Iterator[Inspection]:
-    """A look at a sandbox for the length of the block. It begins with the index that the sandbox began with."""
+    """Inspect a sandbox for the length of the block, starting with the index that the sandbox had when it was made."""
     with _scratch(sandbox.git_dir) as folder:
         begin = sandbox.begin_index
         if begin.is_file():
-            shutil.copy2(begin, folder / "index")  # with its time: what is younger than its index is read again
+            shutil.copy2(begin, folder / "index")  # with its time: git reads files that are younger than the index
         yield Inspection(sandbox, folder / "index", filters)
 
 

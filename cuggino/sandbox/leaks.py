@@ -1,6 +1,6 @@
-"""Secrets in commits: every commit that would be pushed is searched, whoever made it.
+"""Search for secrets in every commit that would be pushed, whoever made it.
 
-What a later commit took back counts: it would be pushed as well. The secrets are no arguments of any command.
+A secret that a later commit removed counts: it would be pushed as well. The secrets are never arguments of a command.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _PIECE = 1 << 18
 
 
 class Leak(msgspec.Struct, frozen=True):
-    """A commit with a secret in it: in this file, or in its name, which is redacted then; None: in its message."""
+    """A commit with a secret in a file or in the file's name, which is redacted. `path` is None for its message."""
 
     commit: str
     path: str | None
 
 
 async def leaks(repository: Path, base: str, tip: str, values: Iterable[str]) -> list[Leak]:
-    """Where a secret is in the commits of base..tip: messages, authors, paths, contents, binary ones too.
+    """Return the secrets found in base..tip: in messages, authors, paths and contents, binary ones included.
 
-    Each content is read once, a piece at a time, so that it takes time in proportion and little memory.
+    Each content is read once, in pieces: the time is proportional to the size, and memory stays small.
     """
     redaction = Redaction(values)
     if redaction.longest == 0:
@@ -67,7 +67,7 @@ def _leak(redaction: Redaction, commit: str, path: bytes) -> Leak:
 
 
 async def _search(repository: Path, names: Sequence[str], redaction: Redaction) -> list[str]:
-    """Those of the objects that hold a secret. They are read one after the other, a piece at a time."""
+    """Return the objects that contain a secret. They are read one after the other, in pieces."""
     process = await trio.lowlevel.open_process(
         ["git", *SAFE, "cat-file", "--batch", "--buffer"],
         stdin=PIPE,
@@ -84,10 +84,10 @@ async def _search(repository: Path, names: Sequence[str], redaction: Redaction) 
             assert process.stdout is not None
             reader = _Reader(process.stdout)
             for name in names:
-                said = (await reader.line()).split()
-                if len(said) != 3:
-                    raise refusal(process.returncode or 0, f"{name}: {b' '.join(said).decode()}".encode())
-                if await _holds(reader, int(said[2]), redaction):
+                header = (await reader.line()).split()
+                if len(header) != 3:
+                    raise refusal(process.returncode or 0, f"{name}: {b' '.join(header).decode()}".encode())
+                if await _holds(reader, int(header[2]), redaction):
                     hits.append(name)
     finally:
         process.kill()
@@ -104,12 +104,12 @@ async def _ask_for(process: trio.Process, names: Sequence[str]) -> None:
     try:
         async with process.stdin:
             await process.stdin.send_all("".join(f"{name}\n" for name in names).encode())
-    except trio.BrokenResourceError:  # it has ended: the reader tells
+    except trio.BrokenResourceError:  # git has ended: the reader raises
         return
 
 
 async def _holds(reader: _Reader, size: int, redaction: Redaction) -> bool:
-    """Reads `size` bytes, and the line feed behind them."""
+    """Read `size` bytes and the line feed after them; whether they contain a secret."""
     rest, found = b"", False
     left = size
     while left:
@@ -124,7 +124,7 @@ async def _holds(reader: _Reader, size: int, redaction: Redaction) -> bool:
 
 
 class _Reader:
-    """Lines and pieces from a pipe. GitError at its end: more was expected."""
+    """Lines and pieces from a pipe. Raises GitError at its end, since more was expected."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -134,7 +134,7 @@ class _Reader:
     async def _more(self) -> None:
         piece = await self._stream.receive_some(_PIECE)
         if not piece:
-            raise refusal(0, b"git cat-file ended before it had told everything.")
+            raise refusal(0, b"git cat-file ended before its output was complete.")
         self._ready = self._ready[self._at :] + piece
         self._at = 0
 

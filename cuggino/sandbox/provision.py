@@ -1,8 +1,8 @@
-"""Making a sandbox: a tree of its own, outside the person's, as the work begins.
+"""Making a sandbox: a separate tree, outside the person's.
 
-It is a git worktree, made in the time that git needs for one. What the person has but the base has not is lent to it:
-the specs as they stand, the ignored files that `spawn.include` names, the submodules that are there. The person's tree,
-index, branches and stash are only read.
+It is a git worktree, and takes about as long to make. Files that the person has but the base has not are lent to it:
+the specs in their current state, the ignored files that `spawn.include` names, the submodules that are there. The
+person's tree, index, branches and stash are only read.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ async def provision(
     target: str | EllipsisType | None = ...,
     item: str | None = None,
 ) -> Sandbox:
-    """A sandbox at `base`, any name of a commit, or at HEAD, on the new branch `spawn/<id>` or `detached`.
+    """Make a sandbox at the commit `base` (or HEAD), on the new branch `spawn/<id>` or `detached`.
 
-    `target`, unless it is given, is `base` where that is a branch, here or of a remote, else the branch of HEAD. When
-    this fails or is cancelled nothing is left of it. SandboxError, GitError, StorageError.
+    `target` defaults to `base` if that is a local or remote branch, else to the branch of HEAD. If this fails or is
+    cancelled, nothing is left behind. Raises SandboxError, GitError or StorageError.
     """
     sandbox = await planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
     sandbox = msgspec.structs.replace(sandbox, item=item)
@@ -70,7 +70,7 @@ async def provision(
 
 
 async def dirty(project: Project, specs: str = ".specs") -> tuple[str, ...]:
-    """What of the person's tree is not in a sandbox at HEAD: changed and new files, relative to the project's root."""
+    """Return files that a sandbox at HEAD lacks: changed and new ones, relative to the project's root."""
     asked = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
     left_out = (os.path.normpath(specs), STATE_NAME)
     excluded = (f":(exclude,glob)[{path[0]}]{re.escape(path[1:])}{rest}" for path in left_out for rest in ("", "/**"))
@@ -92,22 +92,22 @@ async def planned(
     id: str,  # noqa: A002
     target: str | EllipsisType | None,
 ) -> Sandbox:
-    """What `provision` would make; nothing is made. SandboxError where it cannot be: no repository, no such commit."""
+    """Return the sandbox that `provision` would make. Raise SandboxError without a repository or such a commit."""
     try:
         top = Path(await _said(project.root, "rev-parse", "--show-toplevel"))
         common = Path(await _said(project.root, "rev-parse", "--path-format=absolute", "--git-common-dir"))
     except GitError as error:
         raise SandboxError(
-            f"{project.root} is in no git repository: {error.message}", advice="A sandbox needs one: `git init`."
+            f"{project.root} is not in a git repository: {error.message}", advice="A sandbox needs one: run `git init`."
         ) from error
     commit = await run_git(project.root, *SAFE, "rev-parse", "--verify", "--quiet", f"{base or 'HEAD'}^{{commit}}")
     if commit.returncode != 0:
         if base is None:
-            raise SandboxError("The repository has no commit yet.", advice="Make one: a sandbox begins at a commit.")
-        raise SandboxError(f"{base!r} names no commit.", advice="Give a branch, a tag or a commit's hash.")
+            raise SandboxError("The repository has no commit yet.", advice="Make one: a sandbox starts from a commit.")
+        raise SandboxError(f"{base!r} does not name a commit.", advice="Give a branch, a tag or a commit's hash.")
     folder = _home(project, config, common) / id
     if folder.is_relative_to(top):
-        raise SandboxError(f"spawn.root: {folder.parent} is in the repository.", advice="Choose a place outside of it.")
+        raise SandboxError(f"spawn.root: {folder.parent} is in the repository.", advice="Choose one outside it.")
     return Sandbox(
         id=id,
         repository=top,
@@ -126,7 +126,7 @@ async def planned(
 
 
 def _home(project: Project, config: Config, common: Path) -> Path:
-    """The folder of this repository's sandboxes."""
+    """Return the directory of this repository's sandboxes."""
     if config.spawn.root is not None:
         root = project.root / Path(config.spawn.root).expanduser()
     else:
@@ -150,11 +150,11 @@ async def _said(root: Path, *arguments: str) -> str:
 
 
 async def _add(sandbox: Sandbox) -> None:
-    """Only what must be alone is done under the lock: the files come later."""
+    """Add the worktree without its files, so that the repository is locked for a short time only."""
     try:
         sandbox.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise SandboxError(f"{sandbox.folder.parent} cannot be made: {error.strerror}.") from error
+        raise SandboxError(f"Cannot create {sandbox.folder.parent}: {error.strerror}.") from error
     place = ("--detach",) if sandbox.branch is None else ("--no-track", "-b", sandbox.branch)
     reason = ("--lock", "--reason", f"a sandbox of cuggino: {sandbox.id}")
     async with repository_lock(sandbox.common_dir):
@@ -164,7 +164,7 @@ async def _add(sandbox: Sandbox) -> None:
             *("worktree", "add", "--quiet", "--no-checkout", *reason, *place, str(sandbox.folder), sandbox.base),
         )
     if not (sandbox.git_dir / "HEAD").is_file():
-        raise SandboxError(f"git has made no {sandbox.git_dir}.")
+        raise SandboxError(f"git did not create {sandbox.git_dir}.")
 
 
 async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
@@ -178,7 +178,7 @@ async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
             await _hide(sandbox, filters.environment)
         included = copies.include(project.root, sandbox.root, config.spawn.include)
     except OSError as error:
-        raise SandboxError(f"{error.filename or sandbox.folder}: cannot be copied: {error.strerror}.") from error
+        raise SandboxError(f"Cannot copy {error.filename or sandbox.folder}: {error.strerror}.") from error
     sandbox = msgspec.structs.replace(sandbox, copied=tuple(str(Path(sandbox.below, path)) for path in included))
     copies.remember(sandbox)
     shutil.copy2(sandbox.git_dir / "index", sandbox.begin_index)
@@ -189,7 +189,7 @@ async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
 
 
 async def _hide(sandbox: Sandbox, environment: Mapping[str, str]) -> None:
-    """The agent's git takes the specs that are not as in the base for unchanged, so that it does not commit them."""
+    """Make the agent's git take specs that differ from the base for unchanged, so that it does not commit them."""
     specs = copies.specs_path(sandbox)
     changed = await ask(sandbox, "diff-files", "-z", "--name-only", "--", specs, more=environment)
     if changed:
@@ -197,7 +197,7 @@ async def _hide(sandbox: Sandbox, environment: Mapping[str, str]) -> None:
 
 
 async def _exclude(sandbox: Sandbox) -> None:
-    """What is lent, and what the person's own git ignores everywhere: the agent's git has one file for both."""
+    """Write the agent's `core.excludesFile`: lent files, and those that the person's own git ignores everywhere."""
     asked = ("config", "--type=path", "--get", "core.excludesFile")
     named = await run_git(sandbox.repository, *SAFE, *asked)
     habit = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "git", "ignore")

@@ -1,4 +1,4 @@
-"""A sandbox as the repository of a loop: what the loop asks of git, answered without believing the sandbox."""
+"""The git operations of a loop, for a sandbox, without trusting it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cuggino.sandbox.settle import settle
 
 
 class SandboxRepository:
-    """`cuggino.loop.loop.Repository` for a worktree or a clone: no hook, filter or setting of the sandbox's runs.
+    """`cuggino.loop.loop.Repository` for a worktree or a clone. Runs no hook, filter or setting from the sandbox.
 
-    What a commit leaves out is decided by `permits`; the loop's own list names nothing that they allow.
+    `permits` decides which changes a commit leaves out. `exclude` is ignored: `permits` never allows anything in it.
     """
 
     def __init__(self, sandbox: Sandbox, permits: Permits) -> None:
@@ -33,20 +33,20 @@ class SandboxRepository:
         return bool(await uncommitted(self._sandbox))
 
     async def commit(self, message: str, *, exclude: Sequence[Path]) -> str | None:  # noqa: ARG002
-        """Also what the agent has committed itself counts as new. None: there is nothing new."""
+        """Return the new commit, or None if nothing is new. The agent's own commits count as new."""
         before = await resolve(self._sandbox, f"refs/heads/{self._sandbox.branch}")
         settled = await settle(self._sandbox, self._permits, message)
         return settled.tip if settled.tip != before else None
 
     async def tree_fingerprint(self, exclude: Sequence[Path]) -> str:  # noqa: ARG002
-        """Of what differs from the commit that the sandbox began at: names, modes, sizes, times."""
+        """Return a hash of names, modes, sizes and times of the files that differ from the sandbox's base."""
         sandbox, digest = self._sandbox, hashlib.sha256()
         with inspecting(sandbox, await filters_off(sandbox)) as look:
             found = await look.differences(sandbox.base)
         for path in sorted({*found.changed, *found.new, *found.deleted, *found.nested}):
-            told = "gone"
+            state = "gone"
             with contextlib.suppress(OSError):
                 status = os.lstat(sandbox.folder / path)
-                told = f"{status.st_mode} {status.st_size} {status.st_mtime_ns}"
-            digest.update(os.fsencode(f"{path}\0{told}\0"))
+                state = f"{status.st_mode} {status.st_size} {status.st_mtime_ns}"
+            digest.update(os.fsencode(f"{path}\0{state}\0"))
         return digest.hexdigest()

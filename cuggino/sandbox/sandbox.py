@@ -1,4 +1,4 @@
-"""What a sandbox is: where it stands, what it began at, where its work is to go. On disk as long as it exists."""
+"""A sandbox: where it is, which commit it started from, where its work goes. Recorded on disk while it exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A tree of its own for one task. All paths are absolute; `id` is a UUIDv7."""
+    """A separate tree for one task. All paths are absolute; `id` is a UUIDv7."""
 
     id: str
     repository: Path
@@ -19,21 +19,21 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     folder: Path
     """The top of the sandbox's tree."""
     below: str
-    """Where in both trees the project's root is: "" for the top, else a relative path."""
+    """The project's root in both trees: "" for the top, else a relative path."""
     git_dir: Path
-    """The git directory with which cuggino looks at the sandbox: never one that the agent could have put there."""
+    """The git directory that cuggino uses for the sandbox: never one that the agent could have put there."""
     branch: str | None
-    """`spawn/<id>`; None: detached, as for a pull request's fix."""
+    """`spawn/<id>`; None if detached, as for a pull request's fix."""
     base: str
-    """The commit that it began at, a full hash."""
+    """The full hash of the commit that it started from."""
     target: str | None
-    """The branch that its work comes home to; None where HEAD was detached."""
+    """The branch that its work is integrated into; None if HEAD was detached."""
     cloned: bool = False
-    """A clone of its own, for agents behind a launcher, and no worktree."""
+    """A clone, for agents behind a launcher, instead of a worktree."""
     specs: str = ".specs"
-    """The specs folder, relative to the project's root: copied in, and never brought home."""
+    """The specs directory, relative to the project's root: copied in, never integrated."""
     copied: tuple[str, ...] = ()
-    """Files that git does not know and the work needs, relative to `folder`: copied in, and never brought home."""
+    """Ignored files that the work needs, relative to `folder`: copied in, never integrated."""
     title: str = ""
     item: str | None = None
     """The backlog item that a watch works on here."""
@@ -56,6 +56,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def jail_home(self) -> Path:
-        """Beside the folder of a clone: what a launcher can show an agent as its home. What it remembers there is there
-        at the next attempt, and goes with the sandbox."""
+        """A directory next to a clone that a launcher can use as the agent's home.
+
+        It is kept between attempts, and deleted with the sandbox.
+        """
         return self.folder.with_name(f"{self.folder.name}.home")

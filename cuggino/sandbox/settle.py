@@ -1,8 +1,8 @@
-"""An agent has worked: what of it may come home goes onto the branch, all else stays where it is.
+"""Put an agent's permitted changes onto the sandbox's branch, and leave all others in its tree.
 
-What counts is the tree as it stands. The agent's own commits are kept where they hold nothing that must not come home;
-where one does, though a later one took it back, there is one new commit in place of them. The branch only moves forward
-from one settling to the next, so it can be pushed after each.
+The current state of the tree counts. The agent's own commits are kept if none of them contains a refused change, not
+even one that a later commit took back; otherwise one new commit replaces them. The branch only moves forward from one
+settling to the next, so it can be pushed after each.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _UNFINISHED_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`tip` is the commit that the branch, or the detached HEAD, is at; None: nothing has changed at all.
+    """`tip` is the commit of the branch, or of the detached HEAD; None if nothing has changed at all.
 
-    `left_out` are the paths, relative to the top of the tree, of changes that are not on it: they stay in the tree.
+    `left_out` are the changed paths, relative to the top of the tree, that are not in it: they stay in the tree.
     """
 
     tip: str | None
@@ -40,10 +40,12 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
-    """Put the work onto the sandbox's branch. Nobody may work in the sandbox meanwhile. Can be done again, and after
-    more work. GitError, SandboxError; the tree is as it was then, and the branch, too."""
+    """Put the work onto the sandbox's branch. Nothing else may run in the sandbox meanwhile.
+
+    Can be repeated, also after more work. Raises GitError or SandboxError, and leaves tree and branch as they were.
+    """
     if not sandbox.folder.is_dir() or not (sandbox.git_dir / "HEAD").is_file():
-        raise SandboxError(f"The sandbox {sandbox.id} is not there any more: {sandbox.folder}.")
+        raise SandboxError(f"The sandbox {sandbox.id} no longer exists: {sandbox.folder}.")
     start = await resolve(sandbox, SETTLED) or sandbox.base
     agents = await fetch_back(sandbox) if sandbox.cloned else await resolve(sandbox, "HEAD")
     tip = agents if agents is not None and await is_ancestor(sandbox, start, agents) else start
@@ -56,14 +58,14 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
         parent = tip if tip == start or await _is_clean(sandbox, start, tip, refused) else start
         commit = parent if await _tree(sandbox, parent) == tree else await _commit(sandbox, tree, parent, message)
         if start == sandbox.base and await _tree(sandbox, start) == tree:
-            commit = start  # what was done was taken back, or none of it may come home
+            commit = start  # the work was undone again, or all of it is refused
         await move(sandbox, commit, look.index)
     left_out.update(copies.touched(sandbox))
     return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)))
 
 
 def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
-    """Whether a change of this path, relative to the top of the tree, must not come home."""
+    """Return a predicate: whether a change of a path, relative to the top of the tree, must not be integrated."""
 
     def refused(path: str) -> bool:
         if copies.lent(sandbox, path):
@@ -76,18 +78,18 @@ def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:
 
 
 async def _take(look: Inspection, tip: str, refused: Callable[[str], bool]) -> set[str]:
-    """The tree into the index, but for what is refused, which is returned."""
+    """Add the tree to the index, except for refused changes, and return these."""
     found = await look.differences(tip)
     changed = [*found.changed, *found.new]
     kept_back = {path for path in (*changed, *found.deleted) if refused(path)} | await look.filtered(changed)
-    # a file where a folder was: it cannot come while something in the folder must not go, and the other way round
+    # a file cannot replace a directory while the deletion of something in it is refused, nor the other way round
     above = {parent for path in kept_back for parent in _above(path)}
     blocked = {path for path in changed if path in above or any(parent in kept_back for parent in _above(path))}
     kept_back |= blocked
     await look.drop([path for path in found.deleted if path not in kept_back])
     failed = await look.add([path for path in changed if path not in kept_back])
-    told = (path for path in (*kept_back, *failed) if not copies.lent(look.sandbox, path))
-    return {copies.printable(path) for path in (*told, *found.nested)}
+    reported = (path for path in (*kept_back, *failed) if not copies.lent(look.sandbox, path))
+    return {copies.printable(path) for path in (*reported, *found.nested)}
 
 
 def _above(path: str) -> list[str]:
@@ -96,8 +98,10 @@ def _above(path: str) -> list[str]:
 
 
 async def _restore(look: Inspection, start: str, refused: Callable[[str], bool]) -> list[str]:
-    """What an agent has committed though it must not come home is as it was at the start again, in the index. Returned,
-    unless it is lent."""
+    """Reset refused changes in the agent's commits to their state at `start`, in the index.
+
+    Returns their paths, except for lent files.
+    """
     index = (await look.ask("diff-index", "--cached", "-z", "--no-renames", start)).split(b"\0")[:-1]
     lines, paths = [], []
     for kind, name in zip(index[::2], index[1::2], strict=True):
@@ -108,13 +112,13 @@ async def _restore(look: Inspection, start: str, refused: Callable[[str], bool])
         lines.append(f"{mode} {commit}\t".encode() + name)
         paths.append(path)
     if lines:
-        lines.sort(key=lambda line: not line.startswith(b"000000"))  # what goes makes room for what comes
+        lines.sort(key=lambda line: not line.startswith(b"000000"))  # deletions first: they make room for additions
         await look.ask("update-index", "-z", "--index-info", stdin=b"\0".join(lines) + b"\0")
     return [path for path in paths if not copies.lent(look.sandbox, path)]
 
 
 async def _is_clean(sandbox: Sandbox, start: str, tip: str, refused: Callable[[str], bool]) -> bool:
-    """Whether no commit of start..tip touches what is refused, not even to take it back later."""
+    """Whether no commit of start..tip contains a refused change, not even one that a later commit took back."""
     commits = await ask(sandbox, "rev-list", tip, f"^{start}")
     options = ("--stdin", "-r", "-m", "-z", "--root", "--no-renames", "--raw", "--no-commit-id", "--no-abbrev")
     listed = (await ask(sandbox, "diff-tree", *options, stdin=commits)).split(b"\0")[:-1]
@@ -135,7 +139,7 @@ async def _commit(sandbox: Sandbox, tree: str, parent: str, message: str) -> str
 
 
 async def commit_tree(sandbox: Sandbox, tree: str, parents: tuple[str, ...], message: str) -> str:
-    """A commit of a tree, by the person; on no branch yet. Neither hooks nor signing."""
+    """Create a commit of a tree, with the person as author, on no branch yet. Runs no hooks and does not sign."""
     options = [word for parent in parents for word in ("-p", parent)]
     command = ("-c", "i18n.commitEncoding=utf-8", "commit-tree", *options, "-F", "-", tree)
     data = f"{message}\n".encode("utf-8", "backslashreplace")
@@ -143,7 +147,7 @@ async def commit_tree(sandbox: Sandbox, tree: str, parents: tuple[str, ...], mes
 
 
 async def author(repository: Path) -> dict[str, str]:
-    """Variables for commits where the person has not told git who they are; else none."""
+    """Return the identity for commits as variables if the person has configured none, else an empty dict."""
     known = await run_git(repository, *SAFE, "var", "GIT_COMMITTER_IDENT")
     if known.returncode == 0:
         return {}
@@ -152,7 +156,7 @@ async def author(repository: Path) -> dict[str, str]:
 
 
 async def move(sandbox: Sandbox, commit: str, index: Path) -> None:
-    """The branch is at the commit, HEAD on the branch, the index is the commit's, no merge or rebase is halfway."""
+    """Set branch, HEAD and index to the commit, and abandon any unfinished merge or rebase."""
     reason = ("-m", "cuggino: settled")
     if sandbox.branch is None:
         await ask(sandbox, "update-ref", *reason, "--no-deref", "HEAD", commit)

@@ -1,7 +1,7 @@
 """Submodules in a sandbox: those that the person has, at the commits of the base, from the person's own copies.
 
-Nothing is fetched: no network, no login, and the person's configuration stays as it is. A sandbox's submodule is a
-repository of its own, with the objects of the person's.
+Nothing is fetched: this needs neither network nor login, and the person's configuration stays as it is. A sandbox's
+submodule is a separate repository with the objects of the person's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cuggino.sandbox.sandbox import Sandbox
 
 
 class Submodule(msgspec.Struct, frozen=True):
-    """`path` is relative to the top of the outermost tree, `commit` what its tree names."""
+    """`path` is relative to the top of the outermost tree; `commit` is the one that its tree records."""
 
     path: str
     commit: str
 
 
 async def gitlinks(repository: Path, commit: str) -> list[Submodule]:
-    """The submodules that a commit has, there or not, those of submodules left out."""
+    """Return a commit's submodules, checked out or not, without nested ones."""
     listed = await git_output(repository, *SAFE, "ls-tree", "-r", "-z", "--full-tree", commit)
     found = []
     for entry in listed.split(b"\0")[:-1]:
@@ -36,7 +36,7 @@ async def gitlinks(repository: Path, commit: str) -> list[Submodule]:
 
 
 async def populate(sandbox: Sandbox) -> None:
-    """Fill the folders of the submodules that the person has. SandboxError if the person's lacks a commit."""
+    """Fill the directories of the submodules that the person has. Raise SandboxError if theirs lacks a commit."""
     if (sandbox.folder / ".gitmodules").is_file():
         await _populate(sandbox.repository, sandbox.folder, sandbox.base, whole=sandbox.cloned)
 
@@ -50,14 +50,14 @@ async def _populate(source: Path, target: Path, commit: str, *, whole: bool) -> 
         if has.returncode != 0:
             raise SandboxError(
                 f"The submodule {submodule.path} has no commit {submodule.commit[:12]} here.",
-                advice="`git submodule update --init --recursive` fetches what the current branch needs.",
+                advice="Run `git submodule update --init --recursive` to fetch what the current branch needs.",
             )
         await _copy(theirs, ours, submodule.commit, whole=whole)
         await _populate(theirs, ours, submodule.commit, whole=whole)
 
 
 async def _copy(source: Path, target: Path, commit: str, *, whole: bool) -> None:
-    """`whole`: with the objects themselves, for a jail that does not see the person's."""
+    """With `whole`, copy the objects too, for a jail that does not see the person's."""
     ours = os.fsdecode((await git_output(source, *SAFE, "rev-parse", "--absolute-git-dir")).removesuffix(b"\n"))
     objects = ("--no-hardlinks",) if whole else ("--shared",)
     await git_output(

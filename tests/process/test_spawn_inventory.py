@@ -156,12 +156,12 @@ async def test_places_where_there_can_be_no_sandbox(tmp_path: Path, evaluated: b
     manifest = () if evaluated else house.given()
     nowhere = await house.spawn(*manifest, "--base", "nowhere")
     assert nowhere.code == 1
-    assert "'nowhere' names no commit.\nGive a branch, a tag or a commit's hash." in nowhere.out
+    assert "'nowhere' does not name a commit.\nGive a branch, a tag or a commit's hash." in nowhere.out
     git = house.root / ".git"
     git.rename(tmp_path / "git")
     outside = await house.spawn(*manifest)
     assert outside.code == 1
-    assert "is in no git repository" in outside.out
+    assert "is not in a git repository" in outside.out
     assert "`git init`" in outside.out
     house.git("init", "-q")
     unborn = await house.spawn(*manifest)

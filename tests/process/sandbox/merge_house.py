@@ -1,4 +1,4 @@
-"""A repository and sandboxes of it, as merges meet them: worktrees that are made by plain git."""
+"""A repository, and sandboxes of it that are worktrees made by plain git."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -14,6 +15,8 @@ from cuggino.clock import uuid7
 from cuggino.events import Event
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.sandbox.sandbox import Sandbox
+
+Files: TypeAlias = Mapping[str, str | bytes | None]
 
 PERMITS = Permits(manifest=SandboxManifest(), bounds=Bounds.of((), ".specs"))
 
@@ -26,16 +29,17 @@ def git(root: Path, *arguments: str, check: bool = True) -> str:
 
 
 def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("GIT_", "EMAIL", "GH_"))]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "EMAIL", "XDG_", "GH_"))]:
         monkeypatch.delenv(name)
-    (tmp_path / "gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    (home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n")
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
-    """None: no such file."""
+def write(root: Path, files: Files) -> None:
+    """Write files; delete those whose text is None."""
     for name, text in files.items():
         path = root / name
         if text is None:
@@ -45,14 +49,14 @@ def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def commit(root: Path, files: Mapping[str, str | bytes | None], message: str = "a change") -> str:
+def commit(root: Path, files: Files, message: str = "a change") -> str:
     write(root, files)
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--allow-empty", "-m", message)
     return git(root, "rev-parse", "HEAD")
 
 
-def new_repository(root: Path, files: Mapping[str, str | bytes | None]) -> Path:
+def new_repository(root: Path, files: Files) -> Path:
     root.mkdir()
     git(root, "init", "--quiet")
     commit(root, {".gitignore": "/.cuggino/\n/.specs/\n*.ignored\n", **files}, "first")
@@ -82,7 +86,7 @@ def tip(sandbox: Sandbox) -> str:
 
 
 def tree(folder: Path) -> dict[str, bytes | str]:
-    """Every file below, but git's: its bytes, or where it leads to as a link."""
+    """Return all files below, except git's: their bytes, or a link's target."""
     found: dict[str, bytes | str] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -96,7 +100,7 @@ def tree(folder: Path) -> dict[str, bytes | str]:
 
 
 def lines(*, first: int = 1, last: int = 40, **inserted: str) -> str:
-    """Numbered lines; `after_20="x\\ny"` puts lines behind that one, `line_5="x"` another one in its place."""
+    """Return numbered lines. `after_20="x\\ny"` inserts lines after line 20; `line_5="x"` replaces line 5."""
     text = []
     for number in range(first, last + 1):
         text.append(inserted.get(f"line_{number}", str(number)))
@@ -105,8 +109,12 @@ def lines(*, first: int = 1, last: int = 40, **inserted: str) -> str:
     return "\n".join(text) + "\n"
 
 
+class Killed(Exception):
+    """Raised in place of a crash."""
+
+
 class Sent:
-    """Events, as they were sent."""
+    """The events that were sent."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

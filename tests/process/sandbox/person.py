@@ -1,4 +1,4 @@
-"""A person's repository, an agent's hands in a sandbox of it, and what of the person's must be as it was."""
+"""A person's repository, an agent's commits in a sandbox, and everything of the person's that must not change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuggino.project import Project
 from cuggino.sandbox.sandbox import Sandbox
 
 LAUNCHER = ("env",)
-"""Any launcher makes the sandbox a clone; this one starts what it is given."""
+"""Any launcher makes the sandbox a clone; this one only runs its arguments."""
 
 
 def git(root: Path, *arguments: str | bytes, environment: Mapping[str, str] | None = None) -> str:
@@ -33,7 +33,7 @@ def write(path: Path, text: str) -> Path:
 
 
 class Person:
-    """A project with one commit: `kept`, `folder/file`, a spec; `.env` is ignored. `below`: in that subfolder."""
+    """A project with one commit (`kept`, `folder/file`, a spec) and an ignored `.env`, in the directory `below`."""
 
     def __init__(self, top: Path, below: str = "") -> None:
         self.top = top
@@ -60,16 +60,17 @@ class Person:
         return git(self.top, "for-each-ref", "--format=%(refname:short)", "refs/heads").split()
 
     def log(self, *arguments: str) -> list[str]:
-        """The subjects of commits, the newest first."""
+        """Return the subjects of commits, latest first."""
         return git(self.top, "log", "--format=%s", *arguments).splitlines()
 
-    def changed(self, range_: str) -> list[str]:
-        """Status and name of what is different between two commits."""
-        listed = git(self.top, "diff", "--name-status", "--no-renames", "-z", range_).split("\0")[:-1]
+    def changed(self, sandbox: Sandbox) -> list[str]:
+        """Return status and name of each file that differs between main and the sandbox's branch."""
+        options = ("--name-status", "--no-renames", "-z", f"main..{sandbox.branch}")
+        listed = git(self.top, "diff", *options).split("\0")[:-1]
         return sorted(f"{status} {name}" for status, name in zip(listed[::2], listed[1::2], strict=True))
 
     def belongings(self) -> dict[str, object]:
-        """What must be byte for byte as before: the tree, the index, HEAD, branches, stash, configuration."""
+        """Return everything that must stay the same: the tree, the index, HEAD, branches, stash, configuration."""
         git_dir = Path(git(self.top, "rev-parse", "--path-format=absolute", "--git-common-dir").strip())
         tree = {
             str(path.relative_to(self.top)): path.readlink()
@@ -91,14 +92,14 @@ def permits(*writable: str) -> Permits:
 
 
 def commit(sandbox: Sandbox, message: str, *arguments: str) -> str:
-    """The agent commits everything in its sandbox."""
+    """Commit everything in the sandbox as the agent. Returns the commit."""
     git(sandbox.folder, "add", *(arguments or ("--all",)))
     git(sandbox.folder, "commit", "-qm", message)
     return git(sandbox.folder, "rev-parse", "HEAD").strip()
 
 
 def files(root: Path) -> list[str]:
-    """All files and links below a folder but git's."""
+    """Return all files and links below a directory, except git's."""
     found = (path.relative_to(root) for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted(str(path) for path in found if ".git" not in path.parts)
 

@@ -1,25 +1,16 @@
-"""What a branch changes, from real git."""
+"""The changes of a branch, with real git."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from cuggino.sandbox.changes import changes
-from tests.process.sandbox.merge_house import commit, git, lines, new_repository, nobodys_configuration
+from tests.process.sandbox.merge_house import Files, commit, git, lines, new_repository
 
 
-async def test_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nobodys_configuration(tmp_path, monkeypatch)
-    files: dict[str, str | bytes | None] = {
-        "changed": lines(),
-        "gone": "p\nq\n",
-        "old name": lines(last=99),
-        "picture": b"\0a",
-        "run": "x\n",
-    }
-    root = new_repository(tmp_path / "project", {**files, "to-link": "x\n", "quiet": "x\n", "same": "x\n"})
+async def test_each_kind_of_change_is_named(tmp_path: Path) -> None:
+    files: Files = {"changed": lines(), "gone": "p\nq\n", "old name": lines(last=99), "picture": b"\0a"}
+    root = new_repository(tmp_path / "project", {**files, **dict.fromkeys(["run", "to-link", "quiet", "same"], "x\n")})
     (root / "quiet").chmod(0o755)
     base = commit(root, {})
     git(root, "config", "diff.external", "/bin/false")
@@ -30,14 +21,8 @@ async def test_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (root / "link").symlink_to("same")
     (root / "run").chmod(0o755)
     (root / "quiet").chmod(0o644)
-    more: dict[str, str | bytes | None] = {
-        "new": "1\n2\n3\n",
-        "empty": "",
-        "blob": b"\0",
-        "gone": None,
-        "picture": b"\0b",
-    }
-    tip = commit(root, {"changed": lines(line_5="5\nfive"), **more})
+    new: Files = {"new": "1\n2\n3\n", "empty": "", "blob": b"\0"}
+    tip = commit(root, {"changed": lines(line_5="5\nfive"), "gone": None, "picture": b"\0b", **new})
     found = {change.path: (change.added, change.removed, change.what) for change in await changes(root, base, tip)}
     assert found == {
         "blob": (None, None, "new, binary"),

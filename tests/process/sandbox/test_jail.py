@@ -91,7 +91,7 @@ async def test_a_jailed_agent_works_and_changes_nothing_outside(person: Person, 
     assert out == f"{home}/in-its-home\n", "its home is there at the next attempt, its /tmp is not"
     settled = await settle(sandbox, permits(), "Work")
     assert person.log(f"main..{sandbox.branch}") == ["Work", "the agent's"]
-    assert person.changed(f"main..{sandbox.branch}") == ["A .gitattributes", "A more", "A new", "M kept"]
+    assert person.changed(sandbox) == ["A .gitattributes", "A more", "A new", "M kept"]
     assert settled.left_out == ()
     git(person.top, "merge", "-q", str(sandbox.branch))
     git(person.top, "reset", "-q", "--hard", sandbox.base)

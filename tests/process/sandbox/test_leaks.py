@@ -1,4 +1,4 @@
-"""A secret in a commit is found, wherever it is in it and whoever made it. Real git."""
+"""A secret in a commit is found, wherever it is and whoever made the commit. Real git."""
 
 from __future__ import annotations
 
@@ -13,35 +13,30 @@ import trio
 
 from cuggino.errors import GitError
 from cuggino.sandbox.leaks import Leak, leaks
-from tests.process.sandbox.person import Person, git, write
+from tests.process.sandbox.merge_house import commit, git, new_repository, write
 
 CANARY = "canary-3f9c2a7b"
-OTHER = "b-another-one"  # begins with the end of the canary
+OTHER = "b-another-one"  # starts with the end of the canary
 
 
-def head(person: Person) -> str:
-    return git(person.top, "rev-parse", "HEAD").strip()
+@pytest.fixture
+def base(repository: Path) -> str:
+    return head(repository)
 
 
-def committed(person: Person, name: str = "new", content: bytes = b"harmless", message: str = "work") -> str:
-    path = person.top / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    git(person.top, "add", "--all")
-    git(person.top, "commit", "-qm", message)
-    return head(person)
+def head(repository: Path) -> str:
+    return git(repository, "rev-parse", "HEAD")
 
 
-async def found(person: Person, base: str) -> list[Leak]:
-    return await leaks(person.top, base, head(person), [CANARY, OTHER])
+async def found(repository: Path, base: str) -> list[Leak]:
+    return await leaks(repository, base, head(repository), [CANARY, OTHER])
 
 
-async def test_none(person: Person) -> None:
-    base = head(person)
-    committed(person, "harmless")
-    assert await found(person, base) == []
-    assert await found(person, head(person)) == []
-    assert await leaks(person.top, base, head(person), []) == []
+async def test_harmless_commits_have_no_leaks(repository: Path, base: str) -> None:
+    commit(repository, {"harmless": "harmless"})
+    assert await found(repository, base) == []
+    assert await found(repository, head(repository)) == []
+    assert await leaks(repository, base, head(repository), []) == []
 
 
 @pytest.mark.parametrize(
@@ -56,39 +51,42 @@ async def test_none(person: Person) -> None:
     ],
     ids=["text", "binary", "base64", "large", "overlapping", "utf-16"],
 )
-async def test_in_a_file(person: Person, content: bytes) -> None:
-    base = head(person)
-    committed(person)
-    commit = committed(person, "deep/down here", content)
-    committed(person, "later")
-    assert await found(person, base) == [Leak(commit, "deep/down here")]
+async def test_a_secret_in_a_file_is_found(repository: Path, base: str, content: bytes) -> None:
+    commit(repository, {"new": "harmless"})
+    leaky = commit(repository, {"deep/down here": content})
+    commit(repository, {"later": "harmless"})
+    assert await found(repository, base) == [Leak(leaky, "deep/down here")]
 
 
 @pytest.mark.parametrize("size", [1, 7, 20])
-async def test_across_pieces(person: Person, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = head(person)
-    commit = committed(person, "new", b"x" * 50 + CANARY.encode() + b"y" * 50)
+async def test_a_secret_across_pieces_is_found(
+    repository: Path, base: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaky = commit(repository, {"new": b"x" * 50 + CANARY.encode() + b"y" * 50})
     monkeypatch.setattr("cuggino.sandbox.leaks._PIECE", size)
-    assert await found(person, base) == [Leak(commit, "new")]
+    assert await found(repository, base) == [Leak(leaky, "new")]
 
 
-async def test_what_a_later_commit_took_back(person: Person) -> None:
-    base = head(person)
-    commit = committed(person, "new", CANARY.encode())
-    committed(person, "new", b"harmless")
-    assert await found(person, base) == [Leak(commit, "new")]
+@pytest.mark.parametrize("start", [("checkout", "-q", "-b", "side"), ("checkout", "-q", "--orphan", "over")])
+async def test_a_secret_that_a_later_commit_removed_is_found(
+    repository: Path, base: str, start: tuple[str, ...]
+) -> None:
+    """Also in a root commit."""
+    git(repository, *start)
+    leaky = commit(repository, {"new": CANARY})
+    commit(repository, {"new": "harmless"})
+    assert await found(repository, base) == [Leak(leaky, "new")]
 
 
-async def test_in_a_message_an_author_and_names(person: Person) -> None:
-    base = head(person)
-    message = committed(person, "one", message=f"work\n\nwith {CANARY}")
-    git(person.top, "commit", "-q", "--allow-empty", "-m", "x", "--author", f"{CANARY} <x@example.org>")
-    author = head(person)
-    name = committed(person, f"folder {CANARY}/file")
-    (person.top / "link").symlink_to(f"/home/{CANARY}")
-    link = committed(person, "four")
-    removed = git(person.top, "rm", "-rq", f"folder {CANARY}") or committed(person, "five")
-    assert await found(person, base) == [
+async def test_secrets_in_messages_authors_and_names_are_found(repository: Path, base: str) -> None:
+    message = commit(repository, {"one": "harmless"}, f"work\n\nwith {CANARY}")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x", "--author", f"{CANARY} <x@example.org>")
+    author = head(repository)
+    name = commit(repository, {f"folder {CANARY}/file": "harmless"})
+    (repository / "link").symlink_to(f"/home/{CANARY}")
+    link = commit(repository, {"four": "harmless"})
+    removed = git(repository, "rm", "-rq", f"folder {CANARY}") or commit(repository, {"five": "harmless"})
+    assert await found(repository, base) == [
         Leak(message, None),
         Leak(author, None),
         Leak(name, "folder ***/file"),
@@ -97,61 +95,47 @@ async def test_in_a_message_an_author_and_names(person: Person) -> None:
     ]
 
 
-async def test_a_mode_that_changes_and_a_file_that_moves_are_found_too(person: Person) -> None:
-    committed(person, "old", CANARY.encode())
-    base = head(person)
-    assert await found(person, base) == []
-    git(person.top, "mv", "old", "new")
-    git(person.top, "commit", "-qm", "moved")
-    assert await found(person, base) == [Leak(head(person), "new")]
+async def test_a_secret_in_a_file_that_moves_is_found(repository: Path) -> None:
+    base = commit(repository, {"old": CANARY})
+    assert await found(repository, base) == []
+    git(repository, "mv", "old", "new")
+    git(repository, "commit", "-qm", "moved")
+    assert await found(repository, base) == [Leak(head(repository), "new")]
 
 
-async def test_in_a_merge_and_on_its_other_side(person: Person) -> None:
-    base = head(person)
-    git(person.top, "checkout", "-qb", "side")
-    side = committed(person, "side", CANARY.encode())
-    git(person.top, "checkout", "-q", "main")
-    committed(person, "here")
-    git(person.top, "merge", "-q", "--no-commit", "side")
-    merge = committed(person, "evil", OTHER.encode())
-    places = await found(person, base)
-    assert Leak(side, "side") in places
-    assert Leak(merge, "evil") in places
+async def test_secrets_in_a_merge_and_on_its_other_side_are_found(repository: Path, base: str) -> None:
+    git(repository, "checkout", "-qb", "side")
+    side = commit(repository, {"side": CANARY})
+    git(repository, "checkout", "-q", "main")
+    commit(repository, {"here": "harmless"})
+    git(repository, "merge", "-q", "--no-commit", "side")
+    merge = commit(repository, {"evil": OTHER})
+    assert {Leak(side, "side"), Leak(merge, "evil")} <= set(await found(repository, base))
 
 
-async def test_a_root_commit(person: Person) -> None:
-    base = head(person)
-    git(person.top, "checkout", "-q", "--orphan", "over")
-    commit = committed(person, "new", CANARY.encode())
-    assert await found(person, base) == [Leak(commit, "new")]
+async def test_replacing_a_commit_does_not_hide_a_secret(repository: Path, base: str) -> None:
+    leaky = commit(repository, {"new": CANARY})
+    git(repository, "reset", "-q", "--hard", base)
+    harmless = commit(repository, {"new": "harmless"})
+    git(repository, "reset", "-q", "--hard", leaky)
+    git(repository, "replace", leaky, harmless)
+    assert await found(repository, base) == [Leak(leaky, "new")]
 
 
-async def test_a_replaced_commit_does_not_hide_it(person: Person) -> None:
-    base = head(person)
-    commit = committed(person, "new", CANARY.encode())
-    git(person.top, "reset", "-q", "--hard", base)
-    harmless = committed(person, "new")
-    git(person.top, "reset", "-q", "--hard", commit)
-    git(person.top, "replace", commit, harmless)
-    assert await found(person, base) == [Leak(commit, "new")]
+async def test_submodules_are_not_searched(repository: Path, base: str, tmp_path: Path) -> None:
+    library = new_repository(tmp_path / "library", {})
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "library")
+    commit(repository, {"new": "harmless"})
+    assert await found(repository, base) == []
 
 
-async def test_a_submodule_is_its_commit_s_name_only(person: Person, tmp_path: Path) -> None:
-    library = Person(tmp_path / "library")
-    base = head(person)
-    git(person.top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.top), "library")
-    committed(person)
-    assert await found(person, base) == []
-
-
-async def test_a_bad_name_is_an_error(person: Person) -> None:
+async def test_an_unknown_commit_is_an_error(repository: Path) -> None:
     with pytest.raises(GitError):
-        await leaks(person.top, "0" * 40, head(person), [CANARY])
+        await leaks(repository, "0" * 40, head(repository), [CANARY])
 
 
-async def test_many_commits_take_time_in_proportion(person: Person) -> None:
-    """3,000 commits and files: asked for one by one, that would be minutes."""
-    base = head(person)
+async def test_thousands_of_commits_are_searched_in_seconds(repository: Path, base: str) -> None:
+    """One process for each of 3,000 commits and files would take minutes."""
     lines = []
     for number in range(3000):
         text = CANARY if number == 2000 else f"harmless {number}"
@@ -159,22 +143,22 @@ async def test_many_commits_take_time_in_proportion(person: Person) -> None:
         lines += [f"from {base}"] if number == 0 else []
         lines.append(f"M 644 inline f{number}\ndata {len(text)}\n{text}\n")
     command = ["git", "fast-import", "--quiet"]
-    await trio.run_process(command, cwd=person.top, stdin="\n".join(lines).encode())
-    git(person.top, "checkout", "-q", "many")
-    assert [leak.path for leak in await found(person, base)] == ["f2000"]
+    await trio.run_process(command, cwd=repository, stdin="\n".join(lines).encode())
+    git(repository, "checkout", "-q", "many")
+    assert [leak.path for leak in await found(repository, base)] == ["f2000"]
 
 
-async def test_no_argument_of_a_command_has_a_secret(
-    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_no_argument_or_variable_of_a_command_contains_a_secret(
+    repository: Path, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = head(person)
-    committed(person, "new", CANARY.encode())
+    commit(repository, {"new": CANARY})
     real = shutil.which("git")
-    told = tmp_path / "told"
+    trace = tmp_path / "trace"
     script = f"#!{sys.executable}\nimport os, sys\n"
-    script += f'open({str(told)!r}, "a").write(repr((sys.argv, dict(os.environ))))\n'
-    write(tmp_path / "bin" / "git", f'{script}os.execv({real!r}, ["git", *sys.argv[1:]])\n').chmod(0o755)
+    script += f'open({str(trace)!r}, "a").write(repr((sys.argv, dict(os.environ))))\n'
+    write(tmp_path / "bin", {"git": f'{script}os.execv({real!r}, ["git", *sys.argv[1:]])\n'})
+    (tmp_path / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    assert len(await found(person, base)) == 1
-    assert "cat-file" in told.read_text()
-    assert CANARY not in told.read_text()
+    assert len(await found(repository, base)) == 1
+    assert "cat-file" in trace.read_text()
+    assert CANARY not in trace.read_text()

@@ -1,4 +1,4 @@
-"""Sandboxes are made as they should be, many at once, and the person notices nothing. Real git."""
+"""Sandboxes are made, also many at once, without touching anything of the person's. Real git."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cuggino.errors import SandboxError
 from cuggino.git.locked import repository_lock
 from cuggino.project import Project
 from cuggino.sandbox import records
+from cuggino.sandbox.environment import git_variables
 from cuggino.sandbox.provision import dirty, provision
 from cuggino.sandbox.records import SandboxStage
 from cuggino.sandbox.removal import remove
@@ -27,7 +28,7 @@ BOTH = pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["worktree", "clo
 
 
 @BOTH
-async def test_a_sandbox_has_the_base_and_what_is_lent(person: Person, launcher: tuple[str, ...]) -> None:
+async def test_a_sandbox_has_the_base_and_the_lent_files(person: Person, launcher: tuple[str, ...]) -> None:
     write(person.root / ".specs" / "app.md", "be better\n")
     write(person.root / ".specs" / "new.md", "new\n")
     write(person.root / "kept", "not committed\n")
@@ -40,11 +41,13 @@ async def test_a_sandbox_has_the_base_and_what_is_lent(person: Person, launcher:
     assert sandbox.base == git(person.top, "rev-parse", "HEAD").strip()
     assert (sandbox.target, sandbox.title, sandbox.cloned) == ("main", "A task", bool(launcher))
     assert records.find(person.project, sandbox.id) == records.SandboxRecord(sandbox=sandbox, stage=SandboxStage.MADE)
+    data = json.loads((person.project.spawns / sandbox.id / "sandbox.json").read_text())
+    assert (data["stage"], data["sandbox"]["folder"]) == ("made", str(sandbox.folder))
 
 
 @BOTH
 @pytest.mark.parametrize("state", ["clean", "dirty", "detached", "submodule"])
-async def test_the_person_notices_nothing(
+async def test_nothing_of_the_person_s_changes(
     person: Person, launcher: tuple[str, ...], state: str, tmp_path: Path
 ) -> None:
     if state == "dirty":
@@ -65,9 +68,12 @@ async def test_the_person_notices_nothing(
     await remove(person.project, sandbox, force=False)
     assert person.belongings() == before
     assert person.branches == ["main"]
-    assert (
-        listing(person.top / ".git" / "worktrees") == listing(tmp_path / "sandboxes") == listing(sandbox.folder) == []
-    )
+    assert left(person) == listing(sandbox.folder) == []
+
+
+def left(person: Person) -> list[str]:
+    """Return the sandboxes that are left of all that were made."""
+    return listing(person.top / ".git" / "worktrees") + listing(person.top.parent / "sandboxes")
 
 
 def _with_submodule(person: Person, folder: Path) -> None:
@@ -81,7 +87,7 @@ def _with_submodule(person: Person, folder: Path) -> None:
 
 
 @BOTH
-async def test_submodules_are_filled_at_the_commits_of_the_base(
+async def test_submodules_are_filled_with_the_commits_of_the_base(
     person: Person, launcher: tuple[str, ...], tmp_path: Path
 ) -> None:
     _with_submodule(person, tmp_path)
@@ -118,7 +124,7 @@ async def test_a_project_in_a_subfolder_with_a_strange_name(tmp_path: Path, laun
     assert person.belongings() == before
 
 
-async def test_dirty_is_what_the_person_has_and_the_sandbox_has_not(person: Person) -> None:
+async def test_dirty_returns_the_files_that_a_sandbox_lacks(person: Person) -> None:
     assert await dirty(person.project) == ()
     write(person.root / ".specs" / "app.md", "be better\n")
     write(person.root / ".specs" / "more" / "deep.md", "more\n")
@@ -129,74 +135,59 @@ async def test_dirty_is_what_the_person_has_and_the_sandbox_has_not(person: Pers
 
 
 @BOTH
-async def test_specs_that_the_person_has_not_are_not_in_the_sandbox(person: Person, launcher: tuple[str, ...]) -> None:
+async def test_specs_that_the_person_deleted_are_not_in_the_sandbox(person: Person, launcher: tuple[str, ...]) -> None:
     (person.root / ".specs" / "app.md").unlink()
     (person.root / ".specs").rmdir()
     sandbox = await provision(person.project, person.config(launcher=launcher))
     assert files(sandbox.folder) == [".gitignore", "folder/file", "kept"]
 
 
-async def test_a_base_by_name_is_where_the_work_comes_home_to(person: Person) -> None:
+async def test_a_branch_as_the_base_is_the_target(person: Person) -> None:
     git(person.top, "branch", "develop")
     git(person.top, "update-ref", "refs/remotes/origin/release/2", "HEAD")
+    project, config = person.project, person.config()
+    for base, target in (("develop", "develop"), ("origin/release/2", "release/2"), ("HEAD~0", "main")):
+        assert (await provision(project, config, base=base)).target == target
+    assert (await provision(project, config, base="develop", target="other")).target == "other"
+
+
+async def test_a_sandbox_that_cannot_be_made_leaves_nothing(person: Person, tmp_path: Path) -> None:
+    empty, unborn = (Project.find(write(tmp_path / name / "file", "").parent) for name in ("empty", "unborn"))
+    git(unborn.root, "init", "-q")
     config = person.config()
-    assert (await provision(person.project, config, base="develop")).target == "develop"
-    assert (await provision(person.project, config, base="origin/release/2")).target == "release/2"
-    assert (await provision(person.project, config, base="HEAD~0")).target == "main"
-    assert (await provision(person.project, config, base="develop", target="other")).target == "other"
-
-
-async def test_detached(person: Person) -> None:
-    sandbox = await provision(person.project, person.config(), detached=True)
-    assert sandbox.branch is None
-    assert git(sandbox.folder, "branch", "--show-current") == ""
+    inside = msgspec.structs.replace(config, spawn=msgspec.structs.replace(config.spawn, root="below"))
+    for reason, project, settings, base in (
+        ("'nonsense' does not name a commit", person.project, config, "nonsense"),
+        ("'--help' does not name a commit", person.project, config, "--help"),
+        ("is in the repository", person.project, inside, None),
+        ("leads out of the project", person.project, person.config(include=("../*",)), None),
+        ("is not in a git repository", empty, config, None),
+        ("has no commit yet", unborn, config, None),
+    ):
+        with pytest.raises(SandboxError, match=reason):
+            await provision(project, settings, base=base)
+    assert left(person) == listing(person.project.spawns) == []
     assert person.branches == ["main"]
 
 
-async def test_what_cannot_be_made_is_said_and_leaves_nothing(person: Person, tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="'nonsense' names no commit"):
-        await provision(person.project, person.config(), base="nonsense")
-    with pytest.raises(SandboxError, match="names no commit"):
-        await provision(person.project, person.config(), base="--help")
-    inside = msgspec.structs.replace(
-        person.config(), spawn=msgspec.structs.replace(person.config().spawn, root="below")
-    )
-    with pytest.raises(SandboxError, match="is in the repository"):
-        await provision(person.project, inside)
-    with pytest.raises(SandboxError, match="leads out of the project"):
-        await provision(person.project, person.config(include=("../*",)))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(SandboxError, match="is in no git repository"):
-        await provision(Project.find(tmp_path / "empty"), person.config())
-    git(tmp_path / "empty", "init", "-q")
-    with pytest.raises(SandboxError, match="has no commit yet"):
-        await provision(Project.find(tmp_path / "empty"), person.config())
-    assert listing(tmp_path / "sandboxes") == listing(person.project.spawns) == []
-    assert person.branches == ["main"]
-
-
-async def test_a_filter_that_is_a_script_of_the_tree_does_not_run(person: Person, tmp_path: Path) -> None:
-    write(person.root / "a-tool", f"#!/bin/sh\ntouch {tmp_path}/ran; cat\n").chmod(0o755)
+async def test_no_hook_runs_and_no_filter_that_is_a_script_in_the_tree(person: Person, tmp_path: Path) -> None:
+    script = f"#!/bin/sh\ntouch {tmp_path}/ran; cat\n"
+    write(person.root / "a-tool", script).chmod(0o755)
     write(person.root / ".gitattributes", "kept filter=own\n")
     git(person.top, "add", ".")
     git(person.top, "commit", "-qm", "attributes")
     git(person.top, "config", "filter.own.smudge", "./a-tool")
     git(person.top, "config", "filter.own.clean", "./a-tool")
+    write(person.top / ".git" / "hooks" / "post-checkout", script).chmod(0o755)
     await provision(person.project, person.config())
     assert not (tmp_path / "ran").exists()
 
 
-async def test_no_hook_of_the_person_s_runs(person: Person, tmp_path: Path) -> None:
-    write(person.top / ".git" / "hooks" / "post-checkout", f"#!/bin/sh\ntouch {tmp_path}/ran\n").chmod(0o755)
-    await provision(person.project, person.config())
-    assert not (tmp_path / "ran").exists()
+# ---- many at once, killed, cancelled ----------------------------------------------------------
 
 
-# ---- many at once, and broken off -------------------------------------------------------------
-
-
-async def test_eight_at_once_do_not_fail_each_other(person: Person) -> None:
-    """Made and removed, worktrees and clones."""
+async def test_eight_at_once_do_not_disturb_each_other(person: Person) -> None:
+    """Worktrees and clones are made and removed."""
     project = person.project
     made = []
 
@@ -260,7 +251,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await trio.sleep(0.01)
 
 
-async def test_several_processes_do_not_fail_each_other(person: Person) -> None:
+async def test_several_processes_do_not_disturb_each_other(person: Person) -> None:
     with trio.fail_after(300):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
@@ -269,8 +260,8 @@ async def test_several_processes_do_not_fail_each_other(person: Person) -> None:
     assert {record.stage for record in records.load_all(person.project)} == {SandboxStage.MADE}
 
 
-async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:
-    """Killed wherever it happens to be: what is left is known, and goes without being forced."""
+async def test_sandboxes_whose_making_was_killed_can_be_removed(person: Person) -> None:
+    """Wherever it was killed, the remains are on record and can be removed without force."""
     before = person.belongings()
     process = await trio.lowlevel.open_process(_program(person, 6), start_new_session=True)
     with trio.fail_after(120):
@@ -278,25 +269,25 @@ async def test_killed_in_the_middle_it_can_be_removed(person: Person) -> None:
         await trio.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)  # git, too
     await process.wait()
-    left = records.load_all(person.project)
-    assert left
-    for lock in (person.top / ".git").rglob("*.lock"):  # what git itself leaves when it is killed
+    remains = records.load_all(person.project)
+    assert remains
+    for lock in (person.top / ".git").rglob("*.lock"):  # git itself leaves these when it is killed
         if lock.name != "cuggino.lock":
             lock.unlink()
-    for record in left:
+    for record in remains:
         await remove(person.project, record.sandbox, force=False)
     assert person.belongings() == before
     assert person.branches == ["main"]
-    assert listing(person.top / ".git" / "worktrees") == listing(person.top.parent / "sandboxes") == []
+    assert left(person) == []
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.4])
-async def test_cancelled_it_leaves_nothing(person: Person, seconds: float) -> None:
+async def test_a_cancelled_sandbox_leaves_nothing(person: Person, seconds: float) -> None:
     with trio.move_on_after(seconds) as scope:
         await provision(person.project, person.config(launcher=LAUNCHER))
     if scope.cancelled_caught:
         assert person.branches == ["main"]
-        assert listing(person.top / ".git" / "worktrees") == listing(person.top.parent / "sandboxes") == []
+        assert left(person) == []
         assert records.load_all(person.project) == ()
 
 
@@ -317,10 +308,8 @@ async def test_a_clone_has_the_history_of_the_base_and_nothing_else(person: Pers
 
 
 @BOTH
-async def test_the_agent_s_own_git_does_not_commit_what_is_lent(person: Person, launcher: tuple[str, ...]) -> None:
-    """With the variables of its environment: not even `git add --all` does."""
-    from cuggino.sandbox.environment import git_variables
-
+async def test_the_agent_s_own_git_ignores_the_lent_files(person: Person, launcher: tuple[str, ...]) -> None:
+    """With the variables of its environment, not even `git add --all` adds them."""
     write(person.root / ".specs" / "app.md", "be better\n")
     write(person.root / ".specs" / "new.md", "new\n")
     write(person.root / "not ignored.env", "x\n")
@@ -328,14 +317,3 @@ async def test_the_agent_s_own_git_does_not_commit_what_is_lent(person: Person, 
     sandbox = await provision(person.project, config)
     variables = await git_variables(sandbox)
     assert git(sandbox.folder, "status", "--short", environment={"PATH": os.environ["PATH"], **variables}) == ""
-
-
-def test_records_are_json(person: Person) -> None:
-    async def make() -> None:
-        await provision(person.project, person.config())
-
-    trio.run(make)
-    (record,) = records.load_all(person.project)
-    data = json.loads((person.project.spawns / record.sandbox.id / "sandbox.json").read_text())
-    assert data["stage"] == "made"
-    assert data["sandbox"]["folder"] == str(record.sandbox.folder)

@@ -1,4 +1,4 @@
-"""Nothing is lost by removing a sandbox, and nothing is left of one. Real git."""
+"""Removing a sandbox loses no work and leaves nothing behind. Real git."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ async def sandbox(person: Person, request: pytest.FixtureRequest) -> Sandbox:
     return await provision(person.project, person.config(launcher=request.param, include=(".env",)))
 
 
+@pytest.fixture
+async def tip(sandbox: Sandbox) -> str:
+    """The commit of settled work."""
+    return await settle_work(sandbox)
+
+
+async def settle_work(sandbox: Sandbox, name: str = "kept") -> str:
+    write(sandbox.folder / name, "work\n")
+    return f"{(await settle(sandbox, permits(), 'Work')).tip}"
+
+
 def gone(person: Person, sandbox: Sandbox) -> bool:
     assert listing(person.top / ".git" / "worktrees") == []
     assert not os.path.lexists(sandbox.folder)
@@ -43,130 +54,107 @@ def record_of(person: Person, sandbox: Sandbox) -> records.SandboxRecord:
     return record
 
 
-async def test_one_that_nothing_was_done_in_goes(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "build" / "output", "ignored\n")
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+async def removed(person: Person, sandbox: Sandbox, *, force: bool = False) -> bool:
+    await remove(person.project, sandbox, force=force)
+    return gone(person, sandbox)
+
+
+async def refused(person: Person, sandbox: Sandbox, reason: str) -> None:
+    with pytest.raises(SandboxError, match=reason):
+        await remove(person.project, sandbox, force=False)
 
 
 @pytest.mark.parametrize("what", ["new", "kept", ".specs/app.md", ".env", "folder/file"])
-async def test_what_is_not_committed_keeps_it(person: Person, sandbox: Sandbox, what: str) -> None:
+async def test_uncommitted_work_is_only_removed_by_force(person: Person, sandbox: Sandbox, what: str) -> None:
     if what == "folder/file":
         (sandbox.folder / what).unlink()
     else:
         write(sandbox.folder / what, "mine\n")
-    with pytest.raises(SandboxError, match=f"not committed: {what}"):
-        await remove(person.project, sandbox, force=False)
+    await refused(person, sandbox, f"not committed: {what}")
     assert await uncommitted(sandbox) == [what]
     assert record_of(person, sandbox).stage is SandboxStage.MADE
-    await remove(person.project, sandbox, force=True)
-    assert gone(person, sandbox)
+    assert await removed(person, sandbox, force=True)
 
 
-async def test_what_is_in_no_other_place_keeps_it(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "kept", "work\n")
-    settled = await settle(sandbox, permits(), "Work")
-    assert settled.tip is not None
-    with pytest.raises(SandboxError, match="neither pushed nor merged"):
-        await remove(person.project, sandbox, force=False)
-    git(person.top, "update-ref", "refs/remotes/origin/theirs", settled.tip)
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+@pytest.mark.parametrize("command", [("update-ref", "refs/remotes/origin/theirs"), ("merge", "-q")])
+async def test_work_that_is_pushed_or_merged_can_be_removed(
+    person: Person, sandbox: Sandbox, tip: str, command: tuple[str, ...]
+) -> None:
+    await refused(person, sandbox, "neither pushed nor merged")
+    git(person.top, *command, tip)
+    assert await removed(person, sandbox)
+    assert person.log(tip) == ["Work", "first"]
 
 
-async def test_what_is_merged_goes(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "kept", "work\n")
-    await settle(sandbox, permits(), "Work")
-    git(person.top, "merge", "-q", str(sandbox.branch))
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
-    assert person.log() == ["Work", "first"]
-
-
-async def test_commits_beside_the_branch_keep_it(person: Person) -> None:
+async def test_commits_beside_the_branch_prevent_removal(person: Person) -> None:
     sandbox = await provision(person.project, person.config())
     git(sandbox.folder, "checkout", "-q", "--detach")
     write(sandbox.folder / "kept", "work\n")
-    tip = commit(sandbox, "beside", "kept")
-    with pytest.raises(SandboxError, match="neither pushed nor merged"):
-        await remove(person.project, sandbox, force=False)
-    git(person.top, "tag", "kept", tip)
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+    beside = commit(sandbox, "beside", "kept")
+    await refused(person, sandbox, "neither pushed nor merged")
+    git(person.top, "tag", "kept", beside)
+    assert await removed(person, sandbox)
 
 
-async def test_a_clone_s_commits_that_were_not_settled_keep_it(person: Person) -> None:
+async def test_commits_in_a_clone_that_are_not_settled_prevent_removal(person: Person) -> None:
     sandbox = await provision(person.project, person.config(launcher=LAUNCHER))
     write(sandbox.folder / "kept", "work\n")
     commit(sandbox, "not settled", "kept")
-    with pytest.raises(SandboxError, match="not committed: kept"):
-        await remove(person.project, sandbox, force=False)
+    await refused(person, sandbox, "not committed: kept")
 
 
-async def test_a_folder_that_was_deleted_by_hand(person: Person, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("worked", [False, True])
+async def test_when_the_directory_was_deleted_only_work_on_the_branch_prevents_removal(
+    person: Person, sandbox: Sandbox, worked: bool
+) -> None:
+    if worked:
+        await settle_work(sandbox)
     shutil.rmtree(sandbox.folder)
     assert not record_of(person, sandbox).exists
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+    if worked:
+        await refused(person, sandbox, "neither pushed nor merged")
+    assert await removed(person, sandbox, force=worked)
 
 
-async def test_a_folder_that_was_deleted_by_hand_though_its_branch_has_work(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "kept", "work\n")
-    await settle(sandbox, permits(), "Work")
-    shutil.rmtree(sandbox.folder)
-    with pytest.raises(SandboxError, match="neither pushed nor merged"):
-        await remove(person.project, sandbox, force=False)
-    await remove(person.project, sandbox, force=True)
-    assert gone(person, sandbox)
-
-
-async def test_one_whose_record_is_gone_is_found(person: Person, sandbox: Sandbox) -> None:
+async def test_a_sandbox_without_a_record_is_found(person: Person, sandbox: Sandbox) -> None:
     shutil.rmtree(person.project.spawns)
     (found,) = await records.unrecorded(person.project)
     assert found.sandbox == sandbox
-    await remove(person.project, found.sandbox, force=False)
-    assert gone(person, sandbox)
+    assert await removed(person, found.sandbox)
     assert await records.unrecorded(person.project) == ()
 
 
-async def test_folders_that_nobody_may_write_to(person: Person, sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_ignored_files_and_read_only_directories_are_removed(
+    person: Person, sandbox: Sandbox, tmp_path: Path
+) -> None:
     outside = write(tmp_path / "outside" / "file", "kept\n")
     write(sandbox.folder / "build" / "cache" / "module", "x")
     (sandbox.folder / "build" / "link").symlink_to(outside.parent)
     for folder in (sandbox.folder / "build" / "cache", sandbox.folder / "build"):
         folder.chmod(0o555)
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+    assert await removed(person, sandbox)
     assert outside.read_text() == "kept\n"
 
 
 @pytest.mark.parametrize("step", range(4))
-async def test_a_removal_that_broke_off_is_finished(person: Person, sandbox: Sandbox, step: int) -> None:
-    """With the record saying that it was decided, nothing is looked at again, wherever it was killed."""
-    write(sandbox.folder / "kept", "work\n")
-    settled = await settle(sandbox, permits(), "Work")
+async def test_a_removal_that_was_killed_is_finished(person: Person, sandbox: Sandbox, tip: str, step: int) -> None:
+    """Once the decision is on record nothing is checked again, wherever the removal was killed."""
     write(sandbox.folder / "kept", "not wanted\n")
-    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=settled.tip)
+    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=tip)
     if step >= 1:
         (sandbox.folder / "kept").unlink()
     if step >= 2:
         shutil.rmtree(sandbox.folder)
     if step >= 3:
-        await remove_tree(sandbox, tip=settled.tip)
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
-    await remove(person.project, sandbox, force=False)
-    assert gone(person, sandbox)
+        await remove_tree(sandbox, tip=tip)
+    assert await removed(person, sandbox)
+    assert await removed(person, sandbox)
 
 
-async def test_a_commit_that_came_after_the_decision_keeps_the_branch(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "kept", "work\n")
-    settled = await settle(sandbox, permits(), "Work")
-    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=settled.tip)
+async def test_a_commit_after_the_decision_keeps_the_branch(person: Person, sandbox: Sandbox, tip: str) -> None:
+    records.save(person.project, sandbox, SandboxStage.REMOVING, tip=tip)
     shutil.rmtree(sandbox.folder)
-    later = git(
-        person.top, "commit-tree", "-m", "A person's", "-p", f"{settled.tip}", f"{settled.tip}^{{tree}}"
-    ).strip()
+    later = git(person.top, "commit-tree", "-m", "A person's", "-p", tip, f"{tip}^{{tree}}").strip()
     git(person.top, "update-ref", f"refs/heads/{sandbox.branch}", later)
     await remove(person.project, sandbox, force=True)
     assert person.branches == ["main", sandbox.branch]
@@ -174,32 +162,28 @@ async def test_a_commit_that_came_after_the_decision_keeps_the_branch(person: Pe
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
+async def test_a_killed_removal_that_was_to_keep_the_branch_keeps_it_without_force(
     person: Person, sandbox: Sandbox, force: bool
 ) -> None:
-    """And then it is like any sandbox: its work is in no other place."""
-    write(sandbox.folder / "kept", "work\n")
-    await settle(sandbox, permits(), "Work")
+    """The directory goes. Then the branch is checked as in any sandbox."""
+    await settle_work(sandbox)
     records.save(person.project, sandbox, SandboxStage.REMOVING)
     (sandbox.folder / "kept").unlink()
     if force:
-        await remove(person.project, sandbox, force=True)
-        assert gone(person, sandbox)
+        assert await removed(person, sandbox, force=True)
         return
-    with pytest.raises(SandboxError, match="neither pushed nor merged"):
-        await remove(person.project, sandbox, force=False)
+    await refused(person, sandbox, "neither pushed nor merged")
     assert not sandbox.folder.exists()
     assert sandbox.branch in person.branches
     assert record_of(person, sandbox).stage is SandboxStage.HOME
 
 
-async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:
-    """It had merged and archived an item, and had or had not begun to remove its sandbox; others' stay."""
+async def test_a_killed_watch_s_decisions_about_items_are_finished(person: Person) -> None:
+    """It had merged and archived an item, and may have started to remove its sandbox. Other sandboxes stay."""
 
     async def worked(item: str | None, *, merged: bool = True) -> Sandbox:
         sandbox = await provision(person.project, person.config(), title="work", item=item)
-        write(sandbox.folder / f"of-{sandbox.id}", "work\n")
-        await settle(sandbox, permits(), "Work")
+        await settle_work(sandbox, f"of-{sandbox.id}")
         if merged:
             git(person.top, "merge", "-q", "--no-edit", str(sandbox.branch))
         records.save(person.project, sandbox, SandboxStage.WORKED)
@@ -226,14 +210,13 @@ async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: P
 
 
 async def test_a_branch_that_the_person_has_checked_out_stays(person: Person, sandbox: Sandbox) -> None:
-    write(sandbox.folder / "kept", "work\n")
-    await settle(sandbox, permits(), "Work")
+    await settle_work(sandbox)
     git(person.top, "symbolic-ref", "HEAD", f"refs/heads/{sandbox.branch}")
     await remove(person.project, sandbox, force=True)
     assert person.branches == ["main", sandbox.branch]
 
 
-async def test_a_record_that_cannot_be_read_is_passed_over(person: Person) -> None:
+async def test_a_sandbox_is_found_by_the_start_of_its_id(person: Person) -> None:
     first = await provision(person.project, person.config())
     second = await provision(person.project, person.config())
     assert [record.sandbox for record in records.load_all(person.project)] == [first, second]
@@ -245,12 +228,12 @@ async def test_a_record_that_cannot_be_read_is_passed_over(person: Person) -> No
 # ---- the lock ---------------------------------------------------------------------------------
 
 
-async def test_the_lock_is_one_task_s_at_a_time_and_can_be_waited_for_in_vain(tmp_path: Path) -> None:
+async def test_one_task_at_a_time_has_the_lock_and_waiting_for_it_can_be_cancelled(tmp_path: Path) -> None:
     order: list[str] = []
 
     async def work(name: str) -> None:
         async with repository_lock(tmp_path):
-            order.append(f"{name} begins")
+            order.append(f"{name} starts")
             await trio.lowlevel.checkpoint()
             order.append(f"{name} ends")
 
@@ -264,22 +247,14 @@ async def test_the_lock_is_one_task_s_at_a_time_and_can_be_waited_for_in_vain(tm
     async with trio.open_nursery() as nursery:
         for name in "abc":
             nursery.start_soon(work, name)
-    assert [word.split()[1] for word in order] == ["begins", "ends"] * 3
+    assert [word.split()[1] for word in order] == ["starts", "ends"] * 3
 
 
-HOLDER = """
-import fcntl, sys, time
-file = open(sys.argv[1], "w")
-fcntl.flock(file, fcntl.LOCK_EX)
-print(flush=True)
-time.sleep(600)
-"""
-
-
-async def test_the_lock_holds_between_processes_and_ends_with_its_own(tmp_path: Path) -> None:
-    holder = await trio.lowlevel.open_process(
-        [sys.executable, "-c", HOLDER, str(tmp_path / "cuggino.lock")], stdout=subprocess.PIPE
-    )
+async def test_the_lock_excludes_other_processes_and_ends_with_its_holder(tmp_path: Path) -> None:
+    program = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX);"
+    program += "print(flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", program, str(tmp_path / "cuggino.lock")]
+    holder = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     await holder.stdout.receive_some()
     with trio.move_on_after(0.1) as scope:

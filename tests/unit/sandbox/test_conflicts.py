@@ -1,6 +1,9 @@
-"""Conflicts, from what git has printed; the small ones resolved."""
+"""Conflicts are parsed from git's output, and small ones resolved."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -30,16 +33,13 @@ def stages(path: str, *numbers: int, mode: str = "100644") -> list[str]:
     return [f"{mode} {(_A, _B, _C)[number - 1]} {number}\t{path}" for number in numbers]
 
 
-def test_a_clean_merge_is_a_tree() -> None:
+@pytest.mark.parametrize("output", [b"", b"\0", b"merge-tree: not something we can merge\n", b"abc\0"])
+def test_only_output_with_a_tree_is_a_merge(output: bytes) -> None:
+    assert parse(output) is None
     assert parse(records(_T)) == Merge(_T)
 
 
-@pytest.mark.parametrize("output", [b"", b"\0", b"merge-tree: not something we can merge\n", b"abc\0"])
-def test_what_is_no_merge(output: bytes) -> None:
-    assert parse(output) is None
-
-
-def test_conflicts_have_their_paths_kinds_and_sides() -> None:
+def test_conflicts_have_paths_kinds_and_sides() -> None:
     merged = parse(
         records(
             _T,
@@ -64,43 +64,37 @@ def test_conflicts_have_their_paths_kinds_and_sides() -> None:
         "lib/new": ("directory rename suggested",),
         "src/new": ("directory rename suggested",),
     }
-    assert merged.conflicts[0].sides == {
-        1: Side("100644", _A),
-        2: Side("100644", _B),
-        3: Side("100644", _C),
-    }
+    assert merged.conflicts[0].sides == {1: Side("100644", _A), 2: Side("100644", _B), 3: Side("100644", _C)}
     assert [conflict.marked for conflict in merged.conflicts] == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize(
-    ("conflict", "small"),
+    ("kinds", "mode", "sides", "small"),
     [
-        (Conflict(path="p", kinds=("contents",), sides={n: Side("100644", _A) for n in (1, 2, 3)}), True),
-        (Conflict(path="p", kinds=("contents",), sides={n: Side("100644", _A) for n in (2, 3)}), False),
-        (Conflict(path="p", kinds=("contents",), sides={n: Side("120000", _A) for n in (1, 2, 3)}), False),
-        (Conflict(path="p", kinds=("contents",), sides={n: Side("160000", _A) for n in (1, 2, 3)}), False),
-        (Conflict(path="p", kinds=("binary",), sides={n: Side("100644", _A) for n in (1, 2, 3)}), False),
-        (Conflict(path="p", kinds=("contents", "rename/rename"), sides={1: Side("100644", _A)}), False),
-        (Conflict(path="p", kinds=("modify/delete",), sides={n: Side("100644", _A) for n in (1, 2)}), False),
+        (("contents",), "100644", (1, 2, 3), True),
+        (("contents",), "100644", (2, 3), False),
+        (("contents",), "120000", (1, 2, 3), False),
+        (("contents",), "160000", (1, 2, 3), False),
+        (("binary",), "100644", (1, 2, 3), False),
+        (("contents", "rename/rename"), "100644", (1,), False),
+        (("modify/delete",), "100644", (1, 2), False),
     ],
 )
-def test_which_conflicts_may_be_small(conflict: Conflict, small: bool) -> None:
+def test_only_conflicts_between_the_lines_of_regular_files_may_be_small(
+    kinds: tuple[str, ...], mode: str, sides: tuple[int, ...], small: bool
+) -> None:
     fine = Conflict(path="q", kinds=("contents",), sides={n: Side("100755", _A) for n in (1, 2, 3)})
+    conflict = Conflict(path="p", kinds=kinds, sides={n: Side(mode, _A) for n in sides})
     assert may_be_small(Merge(_T, (fine, conflict))) == small
 
 
 def hunk(base: list[str], before: list[str], branch: list[str], size: int = 7) -> str:
-    return "".join(
-        [
-            f"{'<' * size} base\n",
-            *(f"{line}\n" for line in base),
-            f"{'|' * size} before\n",
-            *(f"{line}\n" for line in before),
-            f"{'=' * size}\n",
-            *(f"{line}\n" for line in branch),
-            f"{'>' * size} branch\n",
-        ]
-    )
+    marks = [f"{'<' * size} base", f"{'|' * size} before", "=" * size, f"{'>' * size} branch"]
+    return text([marks[0], *base, marks[1], *before, marks[2], *branch, marks[3]])
+
+
+def text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 _line = st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]), max_size=12)
@@ -108,17 +102,14 @@ _few = st.lists(_line, min_size=1, max_size=MOST_LINES // 2)
 
 
 @given(st.lists(st.tuples(_few, _few, st.lists(_line)), min_size=1, max_size=MOST_HUNKS), st.lists(_line))
-def test_all_lines_of_both_sides_are_kept_the_bases_first(
+def test_all_lines_of_both_sides_are_kept_the_base_s_first(
     hunks: list[tuple[list[str], list[str], list[str]]], first: list[str]
 ) -> None:
-    every = [line for part in hunks for lines in part for line in lines] + first
-    size = marker_size(f"{line}\n".encode() for line in every)
-    merged = "".join(f"{line}\n" for line in first)
-    wanted = merged
+    size = marker_size(text(lines).encode() for lines in (first, *chain.from_iterable(hunks)))
+    merged = wanted = text(first)
     for base, branch, between in hunks:
-        between_text = "".join(f"{line}\n" for line in between)
-        merged += hunk(base, [], branch, size) + between_text
-        wanted += "".join(f"{line}\n" for line in (*base, *branch)) + between_text
+        merged += hunk(base, [], branch, size) + text(between)
+        wanted += text([*base, *branch, *between])
     assert both_sides(merged.encode(), size) == wanted.encode()
 
 
@@ -134,22 +125,22 @@ def test_all_lines_of_both_sides_are_kept_the_bases_first(
         "",
     ],
 )
-def test_all_else_is_not_small(merged: str) -> None:
+def test_other_texts_are_not_small(merged: str) -> None:
     assert both_sides(merged.encode(), 7) is None
 
 
-def test_exactly_as_much_as_is_allowed() -> None:
+def test_the_largest_small_conflicts_are_resolved() -> None:
     half = [str(number) for number in range(MOST_LINES // 2)]
-    assert both_sides((hunk(half, [], half) * MOST_HUNKS).encode(), 7) == ("\n".join([*half, *half, ""]) * 3).encode()
+    assert both_sides((hunk(half, [], half) * MOST_HUNKS).encode(), 7) == (text([*half, *half]) * MOST_HUNKS).encode()
 
 
-def test_carriage_returns_and_no_line_feed_at_the_end() -> None:
+def test_carriage_returns_and_a_missing_last_line_feed_are_kept() -> None:
     merged = hunk(["a\r"], [], ["b\r"]).replace("base\n", "base\r\n") + "end"
     assert both_sides(merged.encode(), 7) == b"a\r\nb\r\nend"
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_no_line_is_taken_for_a_marker(texts: list[bytes]) -> None:
+def test_markers_are_longer_than_any_line_like_them(texts: list[bytes]) -> None:
     size = marker_size(texts)
     assert size >= 7
     assert not any(
@@ -158,7 +149,7 @@ def test_no_line_is_taken_for_a_marker(texts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sides", "left"),
+    ("merged", "sides", "left"),
     [
         ("a\nb\n", [], False),
         ("a\n<<<<<<< 1234 (base)\nb\n", [], True),
@@ -172,5 +163,5 @@ def test_no_line_is_taken_for_a_marker(texts: list[bytes]) -> None:
         ("Title\n=======\n<<<<<<< x\n", ["Title\n=======\n"], True),
     ],
 )
-def test_markers_that_are_left(text: str, sides: list[str], left: bool) -> None:
-    assert markers_left(text.encode(), [side.encode() for side in sides]) == left
+def test_lines_like_markers_are_left_unless_a_side_has_them(merged: str, sides: list[str], left: bool) -> None:
+    assert markers_left(merged.encode(), [side.encode() for side in sides]) == left
