@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from cuggino.agents.backends import backend
-from cuggino.agents.retry import AskAgain, NoMarker, Tally, decide
+from cuggino.agents.retry import AskAgain, Attempts, NoMarker, decide_retry
 from cuggino.config import BackendName, Limits
 from cuggino.errors import LlmSessionErrorKind
 from cuggino.events import AgentMessage, Done, Note, ToolCall, ToolResult, UsageReport
@@ -201,7 +201,7 @@ async def test_an_agent_that_ends_without_a_word_is_asked_again(stage: Stage) ->
         ran = await stage.run(served.url)
     assert ran.told == []
     ending = ran.error or NoMarker(ran.ended_well.exit_status, ran.ended_well.final_text)
-    assert isinstance(decide(ending, Tally(), Limits(), now=datetime.now(UTC), jitter=0), AskAgain)
+    assert isinstance(decide_retry(ending, Attempts(), Limits(), now=datetime.now(UTC), jitter=0), AskAgain)
 
 
 # ---- a read-only role -------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from cuggino import config
 from cuggino.agents.agent import AgentOptions, Text
 from cuggino.agents.scripted import script
 from cuggino.agents.scripted.backend import ScriptedBackend
-from cuggino.agents.scripted.steps import Marker
+from cuggino.agents.scripted.steps import MarkerStep
 from cuggino.demo.project import DemoProject, make
 from cuggino.errors import GitError
 from cuggino.markers import MarkerParser, tag_name
@@ -85,7 +85,9 @@ def test_its_script_is_one_and_ends_each_turn_as_the_loop_wants(project: DemoPro
     turns = script.decode(file.read_bytes(), str(file))
     for role in (Role.PLANNER, Role.IMPLEMENTER, Role.REVIEWER):
         last = [turn.steps[-1] for turn in turns[role]]
-        assert [step.name for step in last if isinstance(step, Marker)] == [name for who, name in ROUNDS if who is role]
+        assert [step.name for step in last if isinstance(step, MarkerStep)] == [
+            name for who, name in ROUNDS if who is role
+        ]
         assert all(turn.times == 1 for turn in turns[role])
 
 

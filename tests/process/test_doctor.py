@@ -184,7 +184,7 @@ async def test_a_program_that_does_not_answer_is_ended_and_told(house: House) ->
     assert trio.current_time() - begun < 5
     assert found.code == 0
     assert found.at(Level.WARNING) == ["claude"]
-    assert "did not tell its version" in found["claude"].text
+    assert "did not print its version" in found["claude"].text
 
 
 async def test_a_program_that_cannot_run_is_told_in_its_own_words(house: House) -> None:

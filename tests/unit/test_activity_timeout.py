@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
-from cuggino.agents.retry import Overlong, Silent
+from cuggino.agents.retry import IdleTimeout, TotalTimeout
 from cuggino.events import AgentMessage, Event, ToolCall
 
 LIMITS = ActivityLimits(idle=10, total=100)
@@ -40,4 +40,4 @@ async def test_last_words_change_nothing_of_why_it_was_ended(
         if busy:
             await activity.pass_on(ToolCall(id="1", name="Bash"))
         await last_words(activity, finishing=finishing)
-    assert activity.verdict() == (Overlong(100) if busy else Silent(10))
+    assert activity.verdict() == (TotalTimeout(100) if busy else IdleTimeout(10))

@@ -362,7 +362,7 @@ def test_lines_that_are_cut_or_mixed_with_junk_never_raise(name: str, data: st.D
     at = data.draw(st.integers(0, cut))
     junk = data.draw(st.binary(max_size=40) | st.just(b'{"type":') | st.just(b"[" * 100_000))
     run = Run((whole[:at] + junk + whole[at:cut]).split(b"\n"), exit_status, stderr)
-    assert sum("not of its protocol" in text for text in run.system) <= 1
+    assert sum("protocol" in text for text in run.system) <= 1
 
 
 _json = st.recursive(

@@ -13,7 +13,6 @@ import pytest
 
 from cuggino.agents.agent import AgentOptions
 from cuggino.agents.codex import CodexBackend
-from cuggino.agents.diagnosis import Diagnosed
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
 
@@ -294,7 +293,7 @@ OWN = '[model_providers.own]\nenv_key = "OWN_KEY"\n'
         ({"OWN_KEY": "k"}, {"config.toml": 'model_provider = "own"\n' + OWN}, True, "OWN_KEY is set"),
         ({"CODEX_API_KEY": "k"}, {"config.toml": 'model_provider = "own"\n' + OWN}, False, "OWN_KEY is not set"),
         ({"CODEX_API_KEY": "k"}, {"config.toml": OWN}, True, "CODEX_API_KEY is set"),
-        ({}, {"config.toml": 'model_provider = "own"\n[model_providers.own]\nname = "x"'}, True, "login of its own"),
+        ({}, {"config.toml": 'model_provider = "own"\n[model_providers.own]\nname = "x"'}, True, "its own login"),
     ],
 )
 def test_where_codex_would_find_a_login(
@@ -303,8 +302,7 @@ def test_where_codex_would_find_a_login(
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     backend = CodexBackend()
-    assert isinstance(backend, Diagnosed)
-    [symptom] = backend.symptoms({"CODEX_HOME": str(tmp_path), **environment}, tmp_path)
-    assert (symptom.what, symptom.fit) == ("login", fit)
-    assert text in symptom.text
-    assert bool(symptom.mend) is not fit
+    [found] = backend.prerequisites({"CODEX_HOME": str(tmp_path), **environment}, tmp_path)
+    assert (found.name, found.met) == ("login", fit)
+    assert text in found.text
+    assert bool(found.fix) is not fit

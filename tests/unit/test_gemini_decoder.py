@@ -142,7 +142,7 @@ def test_a_message_ends_where_a_tool_is_used_or_the_person_speaks() -> None:
 def test_a_refused_key() -> None:
     error = recording("e401").error
     assert error.kind is LlmSessionErrorKind.SETUP
-    assert error.message == "gemini is not logged in, or its key is refused (401): invalid x-api-key"
+    assert error.message == "gemini is not logged in, or its key was rejected (401): invalid x-api-key"
     assert error.advice
 
 
@@ -237,7 +237,7 @@ def test_a_run_that_did_not_start_is_for_a_person(exit_status: int, words: str) 
 def test_a_line_that_is_no_json_is_told_once() -> None:
     run = Run([b"Debugger attached.", INIT, b"{half", b"[]", line("new_kind", content=["x"]), said("on"), ENDED])
     told = [item.text for item in run.told if isinstance(item, SystemMessage)]
-    assert told[0] == "gemini printed a line that is not of its protocol, passed over: Debugger attached."
+    assert told[0] == "Ignored a line that is not part of gemini's protocol: Debugger attached."
     assert len(told) == 2
     assert run.messages == ["on"]
 

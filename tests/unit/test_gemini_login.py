@@ -11,10 +11,10 @@ from cuggino.agents.gemini import GeminiBackend
 
 
 def fit(home: Path, **environment: str) -> bool:
-    [symptom] = GeminiBackend().symptoms({"HOME": str(home), **environment}, home / "project")
-    assert symptom.what == "login"
-    assert symptom.fit or symptom.mend
-    return symptom.fit
+    [found] = GeminiBackend().prerequisites({"HOME": str(home), **environment}, home / "project")
+    assert found.name == "login"
+    assert found.met or found.fix
+    return found.met
 
 
 def choose(home: Path, way: str) -> None:

@@ -228,7 +228,7 @@ def test_an_error_that_only_has_a_number_is_looked_up_in_the_log() -> None:
     log = f'level=ERROR ref=err_0 error="another"\n{named}\n'
     run = Run([error], 1, log)
     assert run.error.kind is LlmSessionErrorKind.SETUP
-    assert "does not know this model" in run.error.message
+    assert "cannot use this model" in run.error.message
     assert Run([error], 1).error.kind is LlmSessionErrorKind.SETUP
     assert Run([START, error], 1).error.kind is LlmSessionErrorKind.CRASHED
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cuggino.agents.scripted.lines import Lines
-from cuggino.agents.scripted.steps import Fail, FailureName
+from cuggino.agents.scripted.lines import LinePrinter
+from cuggino.agents.scripted.steps import FailStep, FailureName
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ STDERR: dict[FailureName, str] = {
 }
 
 
-def fail(step: Fail, lines: Lines, session_id: str) -> tuple[int, str]:
+def fail(step: FailStep, lines: LinePrinter, session_id: str) -> tuple[int, str]:
     """Prints what the failure prints. The exit code, and what goes to stderr."""
     if refusal := REFUSALS.get(step.kind):
         text = refusal.text
@@ -74,7 +74,7 @@ def fail(step: Fail, lines: Lines, session_id: str) -> tuple[int, str]:
     return 1, STDERR.get(step.kind, "").replace("{session}", session_id)
 
 
-def _resets_at(step: Fail) -> int | None:
+def _resets_at(step: FailStep) -> int | None:
     if step.resets_in is not None:
         return int(time.time() + step.resets_in)
     return step.resets_at

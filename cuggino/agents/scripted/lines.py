@@ -24,7 +24,7 @@ _CAMEL = {
 """The kinds of tokens: their names in `usage`, and in `modelUsage`."""
 
 
-class Lines:
+class LinePrinter:
     """One run's output on the file descriptor `fd`. Every line that needs an init line before it has one."""
 
     def __init__(self, fd: int, *, session_id: str, cwd: str, model: str) -> None:
@@ -202,7 +202,7 @@ class Lines:
         return {"message": content | {"content": [block]}, "parent_tool_use_id": parent}
 
 
-class PlainText(Lines):
+class TextPrinter(LinePrinter):
     """The same for a person's own terminal: what is said, and which tools are used."""
 
     def print(self, line: Line) -> None:

@@ -12,43 +12,46 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuggino.agents.scripted import failures, strays
-from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.lines import LinePrinter
 from cuggino.agents.scripted.recording import replay
+from cuggino.agents.scripted.signals import SignalHandler
 from cuggino.agents.scripted.steps import (
     AnyStep,
-    Append,
-    Big,
-    Chain,
-    Die,
-    Exit,
-    Fail,
-    Hang,
-    IgnoreSignals,
-    Leave,
-    Marker,
-    OnInterrupt,
-    Quote,
-    Raw,
-    Read,
-    Replay,
-    Result,
-    Retry,
-    Run,
-    Say,
-    Stderr,
-    Structured,
-    Subagent,
-    Think,
-    Tool,
-    Usage,
-    Write,
+    AppendStep,
+    BigStep,
+    ChainStep,
+    DieStep,
+    ExitStep,
+    FailStep,
+    HangStep,
+    IgnoreSignalsStep,
+    LeaveStep,
+    MarkerStep,
+    OnInterruptStep,
+    QuoteStep,
+    RawStep,
+    ReadStep,
+    ReplayStep,
+    ResultStep,
+    RetryStep,
+    RunStep,
+    SayStep,
+    StderrStep,
+    StructuredStep,
+    SubagentStep,
+    ThinkStep,
+    ToolStep,
+    UsageStep,
+    WriteStep,
 )
-from cuggino.agents.scripted.stopping import Stopping
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are doing."
 """What claude gives as the result of a tool that an interruption cut short."""
 
-_BEFORE_INIT = (Raw, Stderr, Usage, Structured, Exit, Die, Fail, IgnoreSignals, OnInterrupt, Replay)
+_BEFORE_INIT = (
+    *(RawStep, StderrStep, UsageStep, StructuredStep, ExitStep, DieStep),
+    *(FailStep, IgnoreSignalsStep, OnInterruptStep, ReplayStep),
+)
 """Steps that may come before an init line: an agent can fail before it has said anything."""
 
 
@@ -62,12 +65,12 @@ class _End(Exception):
 class Player:
     """Plays one turn."""
 
-    def __init__(self, lines: Lines, stopping: Stopping, *, cwd: Path, session_id: str) -> None:
+    def __init__(self, lines: LinePrinter, stopping: SignalHandler, *, cwd: Path, session_id: str) -> None:
         self._lines = lines
         self._stopping = stopping
         self._cwd = cwd
         self._session_id = session_id
-        self._on_interrupt = OnInterrupt()
+        self._on_interrupt = OnInterruptStep()
         self._running: str | None = None
 
     def play(self, steps: Sequence[AnyStep]) -> int:
@@ -99,33 +102,33 @@ class Player:
     def _play(self, step: AnyStep) -> None:
         lines = self._lines
         match step:
-            case Say(text=text, deltas=deltas):
+            case SayStep(text=text, deltas=deltas):
                 lines.text([text] if isinstance(text, str) else text, deltas)
-            case Marker(name=name, text=text):
+            case MarkerStep(name=name, text=text):
                 lines.text([f"<{name}>{text}</{name}>"])
-            case Quote(name=name, text=text):
+            case QuoteStep(name=name, text=text):
                 lines.text([f"```\n<{name}>{text}</{name}>\n```"])
-            case Think():
+            case ThinkStep():
                 self._think(step)
-            case Subagent(text=text, description=description):
+            case SubagentStep(text=text, description=description):
                 lines.subagent(description, text)
-            case Big(size=size):
+            case BigStep(size=size):
                 lines.exactly(size)
-            case Raw(line=line):
+            case RawStep(line=line):
                 lines.raw(line.encode())
-            case Stderr(text=text):
+            case StderrStep(text=text):
                 _say_on_stderr(text)
-            case Write(path=path, text=text):
+            case WriteStep(path=path, text=text):
                 self._write(path, _joined(text))
-            case Append(path=path, text=text):
+            case AppendStep(path=path, text=text):
                 self._append(path, _joined(text))
-            case Read(path=path):
+            case ReadStep(path=path):
                 self._read(path)
-            case Run(command=command):
+            case RunStep(command=command):
                 self._run(command)
-            case Tool():
+            case ToolStep():
                 self._tool(step)
-            case Usage():
+            case UsageStep():
                 lines.add_usage(
                     step.cost,
                     input_tokens=step.input,
@@ -133,37 +136,37 @@ class Player:
                     cache_read_input_tokens=step.cache_read,
                     cache_creation_input_tokens=step.cache_creation,
                 )
-            case Structured(value=value):
+            case StructuredStep(value=value):
                 lines.structured = value
-            case Result():
+            case ResultStep():
                 lines.result()
-            case Exit(code=code):
+            case ExitStep(code=code):
                 raise _End(code)
-            case Die():
+            case DieStep():
                 os.kill(os.getpid(), signal.Signals[f"SIG{step.signal}"])
-            case Retry():
+            case RetryStep():
                 for attempt in range(1, step.times + 1):
                     lines.api_retry(attempt, step.status, step.error, step.pause)
                     self._stopping.sleep(step.pause)
-            case Fail():
+            case FailStep():
                 status, told = failures.fail(step, lines, self._session_id)
                 _say_on_stderr(told)
                 raise _End(status)
-            case Hang():
+            case HangStep():
                 while True:
                     self._stopping.sleep(3600)
-            case IgnoreSignals(signals=signals):
+            case IgnoreSignalsStep(signals=signals):
                 self._stopping.ignore(signals)
-            case OnInterrupt():
+            case OnInterruptStep():
                 self._on_interrupt = step
-            case Leave():
+            case LeaveStep():
                 strays.leave(step, self._cwd)
-            case Chain():
+            case ChainStep():
                 strays.chain(step, self._cwd)
-            case Replay():
+            case ReplayStep():
                 raise _End(replay(step, self._cwd, lines, self._stopping))
 
-    def _think(self, step: Think) -> None:
+    def _think(self, step: ThinkStep) -> None:
         if step.silent:
             self._stopping.sleep(step.seconds)
             return
@@ -226,7 +229,7 @@ class Player:
         self._lines.tool_result(self._running, told, error=status != 0)
         self._running = None
 
-    def _tool(self, step: Tool) -> None:
+    def _tool(self, step: ToolStep) -> None:
         call = self._lines.call(step.name, step.input)
         if step.denied:
             self._lines.denials.append({"tool_name": step.name, "tool_use_id": call, "tool_input": step.input})

@@ -15,7 +15,7 @@ from pathlib import Path
 from cuggino.agents.scripted.script import ScriptError
 
 
-class Played:
+class PlayedTurns:
     """The memory of one script. Nothing is created before the first turn that must be remembered."""
 
     def __init__(self, script: Path, content: bytes) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuggino.agents.scripted import BAD_SCRIPT
-from cuggino.agents.scripted.lines import Lines, PlainText
+from cuggino.agents.scripted.lines import LinePrinter, TextPrinter
 from cuggino.agents.scripted.play import Player
-from cuggino.agents.scripted.played import Played
+from cuggino.agents.scripted.played import PlayedTurns
 from cuggino.agents.scripted.script import ROLES, ScriptError, Situation, Turn, choose, decode
-from cuggino.agents.scripted.stopping import Interrupted, Stopping
+from cuggino.agents.scripted.signals import Interrupted, SignalHandler
 
 SCRIPT_VARIABLE = "CUGGINO_SCRIPT"
 """Names the script. Without it: `.cuggino/script.json` of the project, else the one that is built in."""
@@ -22,12 +22,12 @@ SCRIPT_VARIABLE = "CUGGINO_SCRIPT"
 
 def main(arguments: Sequence[str]) -> int:
     """Plays one turn. The exit code."""
-    stopping = Stopping()
+    stopping = SignalHandler()
     stopping.install()
     options = _parser().parse_args(arguments)
     cwd = Path.cwd()
     session_id = options.resume or options.session_id or str(uuid.uuid4())
-    kind = PlainText if options.interactive else Lines
+    kind = TextPrinter if options.interactive else LinePrinter
     lines = kind(1, session_id=session_id, cwd=str(cwd), model=options.model)
     player = Player(lines, stopping, cwd=cwd, session_id=session_id)
     try:
@@ -60,13 +60,13 @@ def find_script(cwd: Path) -> Path | None:
     return script if script.exists() else None
 
 
-def _play_next(path: Path | None, situation: Situation, player: Player, lines: Lines) -> int:
+def _play_next(path: Path | None, situation: Situation, player: Player, lines: LinePrinter) -> int:
     file = path or Path(__file__).with_name("built_in.json")
     try:
         content = file.read_bytes()
     except OSError as error:
         raise ScriptError(f"the script cannot be read: {error}") from error
-    played = Played(file, content)
+    played = PlayedTurns(file, content)
 
     def take(number: int, turn: Turn) -> bool:
         if turn.times == 0:

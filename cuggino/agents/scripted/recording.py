@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.lines import LinePrinter
 from cuggino.agents.scripted.script import ScriptError
-from cuggino.agents.scripted.steps import Replay
-from cuggino.agents.scripted.stopping import Stopping
+from cuggino.agents.scripted.signals import SignalHandler
+from cuggino.agents.scripted.steps import ReplayStep
 
 
 class _Line(msgspec.Struct):
@@ -21,7 +21,7 @@ class _Line(msgspec.Struct):
     timestamp: datetime | None = None
 
 
-def replay(step: Replay, cwd: Path, lines: Lines, stopping: Stopping) -> int:
+def replay(step: ReplayStep, cwd: Path, lines: LinePrinter, stopping: SignalHandler) -> int:
     """Prints the recording's lines as they are; the exit code that goes with them, unless the step has one.
 
     That is 0 after a result that is no error, else 1. Raises ScriptError when the file cannot be read.

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from cuggino.agents.scripted.steps import Chain, Leave
+from cuggino.agents.scripted.steps import ChainStep, LeaveStep
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def leave(step: Leave, cwd: Path) -> int:
+def leave(step: LeaveStep, cwd: Path) -> int:
     """Starts the process and returns its id, which is also appended to the file that the step names."""
     sleep = shutil.which("sleep") or "/bin/sleep"
     environment = {} if step.empty_environment else dict(os.environ)
@@ -48,7 +48,7 @@ def leave(step: Leave, cwd: Path) -> int:
     return pid
 
 
-def chain(step: Chain, cwd: Path) -> None:
+def chain(step: ChainStep, cwd: Path) -> None:
     """Starts the first link; each link replaces the file that the step names with its own id."""
 
     def link() -> NoReturn:

@@ -18,7 +18,7 @@ class Interrupted(BaseException):
     """SIGINT came."""
 
 
-class Stopping:
+class SignalHandler:
     """The signals of this process. One a process, in its main thread."""
 
     def __init__(self) -> None:

@@ -9,16 +9,16 @@ import pytest
 from cuggino.agents.retry import (
     AFTER_RESET,
     AskAgain,
+    Attempts,
     GiveUp,
+    IdleTimeout,
     NoMarker,
     NoPlan,
-    Overlong,
-    Retry,
-    Silent,
-    Tally,
+    RetryAfter,
+    TotalTimeout,
     Unfinished,
     WaitUntil,
-    decide,
+    decide_retry,
 )
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
@@ -28,9 +28,9 @@ LIMITS = Limits(nudges=2, retries=3)
 
 
 def decided(
-    ending: Unfinished, tally: Tally | None = None, *, jitter: float = 0.0
-) -> AskAgain | Retry | WaitUntil | GiveUp:
-    return decide(ending, tally or Tally(), LIMITS, now=START, jitter=jitter)
+    ending: Unfinished, attempts: Attempts | None = None, *, jitter: float = 0.0
+) -> AskAgain | RetryAfter | WaitUntil | GiveUp:
+    return decide_retry(ending, attempts or Attempts(), LIMITS, now=START, jitter=jitter)
 
 
 def error(kind: LlmSessionErrorKind, **more: object) -> LlmSessionError:
@@ -40,8 +40,8 @@ def error(kind: LlmSessionErrorKind, **more: object) -> LlmSessionError:
 @pytest.mark.parametrize(
     "ending",
     [
-        Silent(30),
-        Overlong(60),
+        IdleTimeout(30),
+        TotalTimeout(60),
         NoMarker(0, "I think I am done."),
         NoPlan("wip/x.plan.md"),
         error(LlmSessionErrorKind.CRASHED),
@@ -50,16 +50,16 @@ def error(kind: LlmSessionErrorKind, **more: object) -> LlmSessionError:
 def test_an_agent_that_did_not_finish_is_asked_again_as_often_as_allowed(ending: Unfinished) -> None:
     first = decided(ending)
     assert isinstance(first, AskAgain)
-    second = decided(ending, first.tally)
+    second = decided(ending, first.attempts)
     assert isinstance(second, AskAgain)
-    third = decided(ending, second.tally)
+    third = decided(ending, second.attempts)
     assert isinstance(third, GiveUp)
     assert "asked again 2 times" in third.message
     assert third.kind is None
 
 
 def test_giving_up_shows_how_the_agent_ended() -> None:
-    given_up = decided(NoMarker(0, "I think I am done."), Tally(nudges=2))
+    given_up = decided(NoMarker(0, "I think I am done."), Attempts(nudges=2))
     assert isinstance(given_up, GiveUp)
     assert "exit status 0" in given_up.message
     assert "I think I am done." in given_up.message
@@ -69,14 +69,14 @@ def test_giving_up_shows_how_the_agent_ended() -> None:
     "kind", [LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSessionErrorKind.USAGE_LIMIT]
 )
 def test_an_overloaded_provider_is_tried_again_with_doubled_delays_then_given_up(kind: LlmSessionErrorKind) -> None:
-    tally = Tally()
+    attempts = Attempts()
     delays: list[float] = []
     for _ in range(3):
-        retry = decided(error(kind), tally)
-        assert isinstance(retry, Retry)
-        tally, delays = retry.tally, [*delays, retry.delay]
+        retry = decided(error(kind), attempts)
+        assert isinstance(retry, RetryAfter)
+        attempts, delays = retry.attempts, [*delays, retry.delay]
     assert delays == [5.0, 10.0, 20.0]
-    given_up = decided(error(kind), tally)
+    given_up = decided(error(kind), attempts)
     assert isinstance(given_up, GiveUp)
     assert (given_up.kind, given_up.advice) == (kind, "mend it")
     assert "tried again 3 times" in given_up.message
@@ -84,25 +84,27 @@ def test_an_overloaded_provider_is_tried_again_with_doubled_delays_then_given_up
 
 def test_jitter_lengthens_a_delay_by_a_quarter_at_the_most() -> None:
     retry = decided(error(LlmSessionErrorKind.NETWORK), jitter=1.0)
-    assert isinstance(retry, Retry)
+    assert isinstance(retry, RetryAfter)
     assert retry.delay == 6.25
 
 
 def test_a_delay_has_an_end() -> None:
-    late = decide(error(LlmSessionErrorKind.NETWORK), Tally(retries=5000), Limits(retries=9999), now=START, jitter=0.0)
-    assert isinstance(late, Retry)
+    late = decide_retry(
+        error(LlmSessionErrorKind.NETWORK), Attempts(retries=5000), Limits(retries=9999), now=START, jitter=0.0
+    )
+    assert isinstance(late, RetryAfter)
     assert late.delay == 300.0
 
 
 def test_a_usage_limit_with_a_reset_is_waited_for_and_uses_up_nothing() -> None:
     resets = START + timedelta(hours=3)
-    wait = decided(error(LlmSessionErrorKind.USAGE_LIMIT, resets_at=resets), Tally(nudges=1, retries=3))
-    assert wait == WaitUntil(tally=Tally(nudges=1, retries=3), reason="it failed", until=resets + AFTER_RESET)
+    wait = decided(error(LlmSessionErrorKind.USAGE_LIMIT, resets_at=resets), Attempts(nudges=1, retries=3))
+    assert wait == WaitUntil(attempts=Attempts(nudges=1, retries=3), reason="it failed", until=resets + AFTER_RESET)
 
 
 def test_a_reset_that_is_over_is_tried_like_an_overload_so_that_it_cannot_spin() -> None:
     past = START - timedelta(seconds=1)
-    assert isinstance(decided(error(LlmSessionErrorKind.USAGE_LIMIT, resets_at=past)), Retry)
+    assert isinstance(decided(error(LlmSessionErrorKind.USAGE_LIMIT, resets_at=past)), RetryAfter)
 
 
 @pytest.mark.parametrize("kind", [LlmSessionErrorKind.SETUP, LlmSessionErrorKind.REFUSED])
