@@ -22,7 +22,7 @@ CAUSES = Causes(
     login="Run `opencode auth login`, or set the provider's key to a valid one.",
     network="Check the network, and the provider's address in opencode's configuration.",
     model="Set `model` in .cuggino.json to one that `opencode models` lists, as provider/model, or remove it.",
-    refusals={"Session not found": "This conversation is no longer in opencode's database: start a new one."},
+    refusals={"Session not found": "This conversation is not in opencode's database any more: start a new one."},
 )
 _NOT_STARTED = Cause(
     Kind.SETUP,
