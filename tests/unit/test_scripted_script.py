@@ -100,7 +100,7 @@ def test_the_documentation_names_every_field() -> None:
     [
         ("[]", "s.json: Expected `object`"),
         ("{", "s.json: Input data was truncated"),
-        ('{"planer": []}', "there is no role `planer`\nDid you mean `planner`?"),
+        ('{"planer": []}', "unknown role `planer`\nDid you mean `planner`?"),
         ('{"planner": [{"steps": [{"do": "sya", "text": ""}]}]}', "$.planner[0].steps[0].do: Invalid value 'sya'"),
         ('{"planner": [{"steps": [{"do": "sya", "text": ""}]}]}', "Did you mean `say`?"),
         ('{"planner": [{"steps": []}, {"steps": [{"text": ""}]}]}', "$.planner[1].steps[0]: Object missing"),

@@ -1,8 +1,4 @@
-"""The lines of `claude --output-format stream-json`, as far as they are used.
-
-Flat and tolerant: one struct for every type of line, every field optional, what is not declared is skipped
-without being built. A union would fail a whole line for one block of a kind that did not exist yesterday.
-"""
+"""The lines of `claude --output-format stream-json`, as far as they are used: one struct for all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from cuggino.agents.decoding import tolerant
 
 
 class ClaudeBlock(msgspec.Struct):
-    """A piece of a message: text, a tool's use, a tool's result, or a kind that is passed over."""
+    """A piece of a message: text, a tool's use, a tool's result, or a kind that is ignored."""
 
     type: str = ""
     text: str | None = None
@@ -68,7 +64,7 @@ class ClaudeLine(msgspec.Struct):
     # system/init
     claude_code_version: str = ""
     model: str = ""
-    # system/api_retry, and `error` of an assistant line that stands for a failed request
+    # system/api_retry, and `error` of an assistant line that reports a failed request
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: float = 0

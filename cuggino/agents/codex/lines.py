@@ -10,7 +10,7 @@ from cuggino.agents.decoding import tolerant
 
 
 class CodexItem(msgspec.Struct):
-    """Something in a turn: a message of the agent, a tool's use with its result, or a kind that is passed over."""
+    """A part of a turn: a message of the agent, a tool's use with its result, or a kind that is ignored."""
 
     id: str = ""
     type: str = ""
@@ -36,7 +36,7 @@ class CodexItem(msgspec.Struct):
 
 
 class CodexUsage(msgspec.Struct):
-    """Of the conversation since it began, not of a run. Cached tokens are among the input's."""
+    """The usage of the whole conversation, not of one run. Input tokens include cached ones."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0

@@ -1,4 +1,4 @@
-"""The lines of `gemini --output-format stream-json`, as far as they are used: one tolerant struct for all of them."""
+"""The lines of `gemini --output-format stream-json`, as far as they are used: one struct for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GeminiError(msgspec.Struct):
 
 
 class GeminiStats(msgspec.Struct):
-    """The tokens of this run, all models together. `input_tokens` are with those from the cache, `input` without."""
+    """The tokens of this run, all models together. `input` excludes those from the cache."""
 
     input: int = 0
     output_tokens: int = 0

@@ -1,7 +1,4 @@
-"""The lines of `opencode run --format json`, as far as they are used.
-
-Flat and tolerant: one struct for every type of line, every field optional, what is not declared is skipped.
-"""
+"""The lines of `opencode run --format json`, as far as they are used: one struct for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ class OpencodeCache(msgspec.Struct):
 
 
 class OpencodeTokens(msgspec.Struct):
-    """`input` without what came from the cache, `output` without what was thought."""
+    """`input` excludes tokens from the cache, `output` excludes those of thinking."""
 
     input: int = 0
     output: int = 0
@@ -32,7 +29,7 @@ class OpencodeToolMetadata(msgspec.Struct):
 
 
 class OpencodeToolState(msgspec.Struct):
-    """How a use of a tool ended: `completed` (also by a command that failed), or `error` with its words."""
+    """How a tool's use ended: `completed` (even if its command failed), or `error` with its message."""
 
     status: str = ""
     input: Any = None
@@ -58,7 +55,7 @@ class OpencodePart(msgspec.Struct, rename="camel"):
 class OpencodeErrorData(msgspec.Struct, rename="camel"):
     message: str = ""
     ref: str | None = None
-    """Under which name the error stands in the log, when the line tells no more."""
+    """The name of the error in the log, if the line has nothing else."""
     status_code: int | None = None
     is_retryable: bool = False
     response_headers: dict[str, str] = {}

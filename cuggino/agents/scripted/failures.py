@@ -1,4 +1,4 @@
-"""The ways in which claude is known to fail: what it prints, and its exit code."""
+"""The known failures of claude: what it prints, and its exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuggino.agents.scripted.steps import FailStep, FailureName
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that failed: told in a synthetic message, then in a result that calls itself a success."""
+    """A failed request, reported in a synthetic message and then in a result with the subtype `success`."""
 
     error: str
     status: int | None
@@ -47,7 +47,7 @@ ERRORS: dict[FailureName, tuple[str, str]] = {
     "max-budget": ("error_max_budget_usd", "Reached maximum budget ($0.1)"),
     "unknown-session": ("error_during_execution", "No conversation found with session ID: {session}"),
 }
-"""Results that are errors by their subtype: the subtype, and what `errors` says."""
+"""Results that are errors by their subtype: the subtype, and the text of `errors`."""
 
 STDERR: dict[FailureName, str] = {
     "unknown-session": "No conversation found with session ID: {session}",
@@ -57,7 +57,7 @@ STDERR: dict[FailureName, str] = {
 
 
 def fail(step: FailStep, lines: LinePrinter, session_id: str) -> tuple[int, str]:
-    """Prints what the failure prints. The exit code, and what goes to stderr."""
+    """Print the failure's lines; return its exit code and its stderr."""
     if refusal := REFUSALS.get(step.kind):
         text = refusal.text
         if step.kind == "usage-limit":

@@ -1,4 +1,4 @@
-"""Plays the steps of a turn: says, does, fails, misbehaves."""
+"""Playing the steps of a turn."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from cuggino.agents.scripted.steps import (
 )
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are doing."
-"""What claude gives as the result of a tool that an interruption cut short."""
+"""claude's result of a tool that was interrupted."""
 
 _BEFORE_INIT = (
     *(RawStep, StderrStep, UsageStep, StructuredStep, ExitStep, DieStep),
     *(FailStep, IgnoreSignalsStep, OnInterruptStep, ReplayStep),
 )
-"""Steps that may come before an init line: an agent can fail before it has said anything."""
+"""Steps without an init line before them: an agent can fail before it has printed anything."""
 
 
 class _End(Exception):
-    """How a step ends the turn: no error."""
+    """A step ends the turn. This is not an error."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -74,7 +74,7 @@ class Player:
         self._running: str | None = None
 
     def play(self, steps: Sequence[AnyStep]) -> int:
-        """The exit status. Raises Interrupted as soon as SIGINT has come; then there is `interrupted`."""
+        """Play the steps; return the exit status. Raise Interrupted on SIGINT; the caller then calls `interrupted`."""
         try:
             for step in steps:
                 with self._stopping.interruptible():
@@ -88,7 +88,7 @@ class Player:
         return 0
 
     def interrupted(self) -> int:
-        """SIGINT has come: says so as claude does, and gives the exit status."""
+        """Report the interruption like claude does; return the exit status."""
         how = self._on_interrupt
         self._stopping.ignore(["INT"])
         time.sleep(how.after)
@@ -117,7 +117,7 @@ class Player:
             case RawStep(line=line):
                 lines.raw(line.encode())
             case StderrStep(text=text):
-                _say_on_stderr(text)
+                _print_error(text)
             case WriteStep(path=path, text=text):
                 self._write(path, _joined(text))
             case AppendStep(path=path, text=text):
@@ -149,8 +149,8 @@ class Player:
                     lines.api_retry(attempt, step.status, step.error, step.pause)
                     self._stopping.sleep(step.pause)
             case FailStep():
-                status, told = failures.fail(step, lines, self._session_id)
-                _say_on_stderr(told)
+                status, words = failures.fail(step, lines, self._session_id)
+                _print_error(words)
                 raise _End(status)
             case HangStep():
                 while True:
@@ -187,7 +187,7 @@ class Player:
         call = self._lines.call("Edit", {"file_path": str(file), "old_string": "", "new_string": text})
         self._change(call, file, text, "a", f"The file {file} has been updated successfully.")
 
-    def _change(self, call: str, file: Path, text: str, mode: str, told: str) -> None:
+    def _change(self, call: str, file: Path, text: str, mode: str, success: str) -> None:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open(mode, encoding="utf-8", newline="") as opened:
@@ -195,7 +195,7 @@ class Player:
         except OSError as error:
             self._lines.tool_result(call, str(error), error=True)
         else:
-            self._lines.tool_result(call, told)
+            self._lines.tool_result(call, success)
 
     def _read(self, path: str) -> None:
         file = self._cwd / path
@@ -209,7 +209,7 @@ class Player:
             self._lines.tool_result(call, "\n".join(numbered))
 
     def _run(self, command: str) -> None:
-        """Waits for the shell alone: what it leaves behind may go on, and holds nothing that is waited for."""
+        """Run a command and wait for the shell alone: processes that it leaves behind hold no pipe that is read."""
         self._running = self._lines.call("Bash", {"command": command, "description": "scripted command"})
         with tempfile.TemporaryFile() as output:
             shell = subprocess.Popen(
@@ -223,10 +223,10 @@ class Player:
             with self._stopping.interruptible():
                 status = shell.wait()
             output.seek(0)
-            told = output.read().decode(errors="replace").rstrip("\n")
+            text = output.read().decode(errors="replace").rstrip("\n")
         if status:
-            told = f"Exit code {status}\n{told}".rstrip("\n")
-        self._lines.tool_result(self._running, told, error=status != 0)
+            text = f"Exit code {status}\n{text}".rstrip("\n")
+        self._lines.tool_result(self._running, text, error=status != 0)
         self._running = None
 
     def _tool(self, step: ToolStep) -> None:
@@ -240,6 +240,6 @@ def _joined(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(f"{line}\n" for line in text)
 
 
-def _say_on_stderr(text: str) -> None:
+def _print_error(text: str) -> None:
     if text:
         print(text, file=sys.stderr, flush=True)
