@@ -37,12 +37,7 @@ class OpencodeBackend:
     def decoder(self, options: AgentOptions) -> OpencodeDecoder:  # noqa: ARG002 - lines mean the same in every run
         return OpencodeDecoder()
 
-    def history(
-        self,
-        environment: Mapping[str, str],  # noqa: ARG002
-        cwd: Path,  # noqa: ARG002
-        session_id: str,  # noqa: ARG002
-    ) -> Sequence[Path]:
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
         """Return nothing: opencode keeps all conversations in one database."""
         return ()
 

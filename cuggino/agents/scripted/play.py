@@ -65,9 +65,9 @@ class _End(Exception):
 class Player:
     """Plays one turn."""
 
-    def __init__(self, lines: LinePrinter, stopping: SignalHandler, *, cwd: Path, session_id: str) -> None:
+    def __init__(self, lines: LinePrinter, signals: SignalHandler, *, cwd: Path, session_id: str) -> None:
         self._lines = lines
-        self._stopping = stopping
+        self._signals = signals
         self._cwd = cwd
         self._session_id = session_id
         self._on_interrupt = OnInterruptStep()
@@ -77,7 +77,7 @@ class Player:
         """Play the steps; return the exit status. Raise Interrupted on SIGINT; the caller then calls `interrupted`."""
         try:
             for step in steps:
-                with self._stopping.interruptible():
+                with self._signals.interruptible():
                     pass
                 if not isinstance(step, _BEFORE_INIT):
                     self._lines.begin()
@@ -90,7 +90,7 @@ class Player:
     def interrupted(self) -> int:
         """Report the interruption like claude does; return the exit status."""
         how = self._on_interrupt
-        self._stopping.ignore(["INT"])
+        self._signals.ignore(["INT"])
         time.sleep(how.after)
         if how.result:
             if self._running is not None:
@@ -100,6 +100,10 @@ class Player:
         return how.code
 
     def _play(self, step: AnyStep) -> None:
+        if not (self._play_message(step) or self._play_tool(step) or self._play_end(step)):
+            self._misbehave(step)
+
+    def _play_message(self, step: AnyStep) -> bool:
         lines = self._lines
         match step:
             case SayStep(text=text, deltas=deltas):
@@ -118,6 +122,12 @@ class Player:
                 lines.raw(line.encode())
             case StderrStep(text=text):
                 _print_error(text)
+            case _:
+                return False
+        return True
+
+    def _play_tool(self, step: AnyStep) -> bool:
+        match step:
             case WriteStep(path=path, text=text):
                 self._write(path, _joined(text))
             case AppendStep(path=path, text=text):
@@ -128,6 +138,13 @@ class Player:
                 self._run(command)
             case ToolStep():
                 self._tool(step)
+            case _:
+                return False
+        return True
+
+    def _play_end(self, step: AnyStep) -> bool:
+        lines = self._lines
+        match step:
             case UsageStep():
                 lines.add_usage(
                     step.cost,
@@ -147,16 +164,22 @@ class Player:
             case RetryStep():
                 for attempt in range(1, step.times + 1):
                     lines.api_retry(attempt, step.status, step.error, step.pause)
-                    self._stopping.sleep(step.pause)
+                    self._signals.sleep(step.pause)
             case FailStep():
                 status, words = failures.fail(step, lines, self._session_id)
                 _print_error(words)
                 raise _End(status)
+            case _:
+                return False
+        return True
+
+    def _misbehave(self, step: AnyStep) -> None:
+        match step:
             case HangStep():
                 while True:
-                    self._stopping.sleep(3600)
+                    self._signals.sleep(3600)
             case IgnoreSignalsStep(signals=signals):
-                self._stopping.ignore(signals)
+                self._signals.ignore(signals)
             case OnInterruptStep():
                 self._on_interrupt = step
             case LeaveStep():
@@ -164,18 +187,18 @@ class Player:
             case ChainStep():
                 strays.chain(step, self._cwd)
             case ReplayStep():
-                raise _End(replay(step, self._cwd, lines, self._stopping))
+                raise _End(replay(step, self._cwd, self._lines, self._signals))
 
     def _think(self, step: ThinkStep) -> None:
         if step.silent:
-            self._stopping.sleep(step.seconds)
+            self._signals.sleep(step.seconds)
             return
         end = time.monotonic() + step.seconds
         tokens = 0
         while (left := end - time.monotonic()) > 0:
             tokens += 1
             self._lines.thinking(tokens)
-            self._stopping.sleep(min(step.every, left))
+            self._signals.sleep(min(step.every, left))
 
     def _write(self, path: str, text: str) -> None:
         file = self._cwd / path
@@ -220,7 +243,7 @@ class Player:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            with self._stopping.interruptible():
+            with self._signals.interruptible():
                 status = shell.wait()
             output.seek(0)
             text = output.read().decode(errors="replace").rstrip("\n")

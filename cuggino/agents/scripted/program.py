@@ -22,18 +22,18 @@ SCRIPT_VARIABLE = "CUGGINO_SCRIPT"
 
 def main(arguments: Sequence[str]) -> int:
     """Play one turn; return the exit code."""
-    stopping = SignalHandler()
-    stopping.install()
+    signals = SignalHandler()
+    signals.install()
     options = _parser().parse_args(arguments)
     cwd = Path.cwd()
     session_id = options.resume or options.session_id or str(uuid.uuid4())
     kind = TextPrinter if options.interactive else LinePrinter
     lines = kind(1, session_id=session_id, cwd=str(cwd), model=options.model)
-    player = Player(lines, stopping, cwd=cwd, session_id=session_id)
+    player = Player(lines, signals, cwd=cwd, session_id=session_id)
     try:
         prompt = options.prompt
         if not options.interactive:
-            with stopping.interruptible():
+            with signals.interruptible():
                 prompt = sys.stdin.buffer.read().decode(errors="replace")
         situation = Situation(
             role="interactive" if options.interactive else options.role,

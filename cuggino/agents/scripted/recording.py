@@ -21,7 +21,7 @@ class _RecordedLine(msgspec.Struct):
     timestamp: datetime | None = None
 
 
-def replay(step: ReplayStep, cwd: Path, lines: LinePrinter, stopping: SignalHandler) -> int:
+def replay(step: ReplayStep, cwd: Path, lines: LinePrinter, signals: SignalHandler) -> int:
     """Print the recording's lines as they are; return the step's exit code, or else the one that the lines imply.
 
     That is 0 after a result that is not an error, otherwise 1. Raise ScriptError if the file cannot be read.
@@ -40,9 +40,9 @@ def replay(step: ReplayStep, cwd: Path, lines: LinePrinter, stopping: SignalHand
             line = _RecordedLine()
         if step.timing and line.timestamp is not None:
             if before is not None:
-                stopping.sleep(max((line.timestamp - before).total_seconds(), 0.0))
+                signals.sleep(max((line.timestamp - before).total_seconds(), 0.0))
             before = line.timestamp
-        with stopping.interruptible():
+        with signals.interruptible():
             pass
         lines.raw(raw)
         if line.type == "result":
