@@ -1,4 +1,4 @@
-"""What a vigil says of an agent that it has ended, whatever that agent still said on its way out."""
+"""Why an agent was stopped, whatever it printed last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def last_words(activity: ActivityTimeout, *, finishing: bool) -> None:
 
 @pytest.mark.parametrize("finishing", [False, True])
 @pytest.mark.parametrize("busy", [False, True])
-async def test_last_words_change_nothing_of_why_it_was_ended(
+async def test_last_words_do_not_change_why_it_was_stopped(
     autojump_clock: MockClock, *, busy: bool, finishing: bool
 ) -> None:
     activity = ActivityTimeout(LIMITS, nothing)

@@ -1,4 +1,4 @@
-"""claude's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""claude's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_results_of_parallel_tools_come_as_they_are_done() -> None:
     assert results == list(reversed(calls))
 
 
-def test_tools_that_fail_are_no_failure_of_the_run() -> None:
+def test_failing_tools_do_not_fail_the_run() -> None:
     run = recording("fail")
     results = run.results
     assert len(results) == 4
@@ -122,7 +122,7 @@ def test_an_empty_reply_says_nothing() -> None:
     assert run.result.final_text == ""
 
 
-def test_bytes_that_are_no_text_arrive_as_claude_wrote_them() -> None:
+def test_bytes_that_are_not_text_arrive_as_claude_wrote_them() -> None:
     run = recording("nonutf8")
     assert run.messages == ["bytes seen \u2028 \u2029 😀 end"]
     assert any(isinstance(item, ToolResult) and "caf\ufffd" in item.output for item in run.reported)
@@ -151,7 +151,7 @@ NO_TASK = f"<tool_use_error>Error: No such tool available: Task. {NOT_ENABLED}</
 
 
 def denials(tool: str, output: Any, *, is_error: bool = True) -> list[str]:
-    """Of a run in which the tool gave this back."""
+    """Return the denials of a run in which the tool returned this."""
     used = assistant({"type": "tool_use", "id": "t", "name": tool, "input": {"a": 1}})
     result = {"type": "tool_result", "tool_use_id": "t", "content": output, "is_error": is_error}
     return [
@@ -170,7 +170,7 @@ def denials(tool: str, output: Any, *, is_error: bool = True) -> list[str]:
         ("WebFetch", NO_TASK.replace("Task", "WebFetch")),
     ],
 )
-def test_claudes_own_word_in_a_tools_result_is_a_denial(tool: str, output: Any) -> None:
+def test_claudes_own_words_in_a_tools_result_are_a_denial(tool: str, output: Any) -> None:
     assert denials(tool, output) == [tool]
 
 
@@ -188,11 +188,11 @@ def test_claudes_own_word_in_a_tools_result_is_a_denial(tool: str, output: Any) 
         ("Bash", "<tool_use_error>InputValidationError: Bash failed</tool_use_error>", True),
     ],
 )
-def test_what_only_reads_like_a_denial_is_none(tool: str, output: str, is_error: bool) -> None:
+def test_words_like_those_of_a_denial_are_not_one(tool: str, output: str, is_error: bool) -> None:
     assert denials(tool, output, is_error=is_error) == []
 
 
-def test_a_denial_that_is_told_twice_is_one() -> None:
+def test_a_denial_that_is_reported_twice_is_one() -> None:
     used = assistant({"type": "tool_use", "id": "t", "name": "Write", "input": {}})
     result = encode(
         type="user",
@@ -218,19 +218,19 @@ def test_structured_output_is_in_the_result() -> None:
     assert recording("schema_ok").result.structured == {"name": "x", "n": 3}
 
 
-def test_a_spent_budget_is_no_failure() -> None:
-    """Whoever set the budget looks at the cost."""
+def test_a_spent_budget_is_not_a_failure() -> None:
+    """The caller that set the budget looks at the cost."""
     run = recording("budget")
     assert run.result.usage == UsageReport(input_tokens=400_000, output_tokens=40_000, cost_usd=3)
 
 
-def test_what_claude_says_by_itself_is_not_the_agents_text() -> None:
+def test_claudes_own_words_are_not_the_agents_text() -> None:
     run = recording("slash")
     assert run.messages == []
     assert run.system[1:] == ["Unknown command: /nosuchcommand"]
 
 
-def test_claudes_own_attempts_are_told() -> None:
+def test_claudes_own_attempts_are_reported() -> None:
     run = recording("e529x2")
     assert run.system[1:] == [
         "API error 529 (overloaded), attempt 1 of 10, next in 1 s",
@@ -239,7 +239,7 @@ def test_claudes_own_attempts_are_told() -> None:
     assert run.messages == ["recovered"]
 
 
-def test_the_words_of_a_usage_limit_are_words() -> None:
+def test_an_agent_that_mentions_a_usage_limit_has_not_failed() -> None:
     assert recording("limittext").messages == ["You've hit your limit · resets 3pm (UTC)"]
 
 
@@ -270,7 +270,7 @@ def test_a_failed_run_has_a_kind_and_claudes_own_words(name: str, kind: LlmSessi
 
 
 @pytest.mark.parametrize("name", ["nokey", "e401", "ecredit", "resume_unknown", "connrefused", "e400long"])
-def test_what_a_person_can_do_is_said(name: str) -> None:
+def test_an_error_has_advice_for_a_person(name: str) -> None:
     assert recording(name).error.advice
 
 
@@ -279,7 +279,7 @@ def test_a_usage_limit_says_when_it_resets() -> None:
 
 
 def test_a_refused_key_is_a_lost_run_at_the_second_refusal() -> None:
-    """The first may be a login that has run out, which claude renews. claude itself goes on for three minutes."""
+    """The first may be a login that has run out, which claude renews. claude itself continues for three minutes."""
     lines = recorded("claude", "e401")[0]
     second = next(n for n, text in enumerate(lines, 1) if b'"attempt":2' in text)
     assert Run(lines).lost_after == second
@@ -288,12 +288,12 @@ def test_a_refused_key_is_a_lost_run_at_the_second_refusal() -> None:
     assert stopped.error.exit_status == 0
 
 
-def test_an_overloaded_provider_is_no_lost_run_while_claude_tries() -> None:
+def test_a_run_is_not_lost_while_claude_retries_an_overloaded_provider() -> None:
     assert recording("e529").lost_after is None
 
 
-def test_a_limit_that_did_not_stop_the_run_is_no_failure() -> None:
-    """An account may go on beyond its limit, for money."""
+def test_a_limit_that_did_not_stop_the_run_is_not_a_failure() -> None:
+    """An account may continue beyond its limit, for money."""
     rejected = encode(type="rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": 1795296176})
     assert Run([INIT, rejected, said("on"), ENDED]).messages == ["on"]
 

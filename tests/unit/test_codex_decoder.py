@@ -1,4 +1,4 @@
-"""codex's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""codex's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_the_parts_of_a_message_are_one_text() -> None:
     assert texts == ["A <NOTE>half</NOTE>", "<DONE>all</DONE>"]
 
 
-def test_a_connection_that_broke_and_was_made_again_is_no_failure() -> None:
+def test_a_connection_that_broke_and_was_restored_is_not_a_failure() -> None:
     run = recording("drop")
     assert run.result.exit_status == 0
     assert len(run.system) == 1
     assert "attempt 1 of 5: stream disconnected before completion" in run.system[0]
 
 
-def test_a_resumed_run_has_used_what_has_come_on_top() -> None:
+def test_a_resumed_run_counts_only_its_own_usage() -> None:
     backend = CodexBackend()
     used = line("turn.completed", usage={"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 5})
     more = line("turn.completed", usage={"input_tokens": 300, "cached_input_tokens": 160, "output_tokens": 7})
@@ -130,7 +130,9 @@ def test_a_resumed_run_has_used_what_has_come_on_top() -> None:
     ],
     ids=["mcp", "mcp that fails", "web search", "sub-agent", "patch that fails"],
 )
-def test_a_tool_that_is_told_only_when_it_is_done(printed: bytes, call: ToolCall, output: str, is_error: bool) -> None:
+def test_a_tool_may_be_reported_only_when_it_is_done(
+    printed: bytes, call: ToolCall, output: str, is_error: bool
+) -> None:
     assert Run([printed]).reported == [call, ToolResult(id="item_1", output=output, is_error=is_error)]
 
 
@@ -239,7 +241,7 @@ def test_the_words_of_an_error(words: str, kind: Kind) -> None:
     assert run.error.exit_status == 1
 
 
-def test_what_an_agent_or_a_tool_says_is_no_evidence() -> None:
+def test_text_from_agents_and_tools_is_not_evidence() -> None:
     words = "unexpected status 401 Unauthorized. You've hit your usage limit"
     run = Run([STARTED, item("agent_message", text=words), item("command_execution", aggregated_output=words)], -9)
     assert run.error.kind is Kind.CRASHED
@@ -276,7 +278,7 @@ def test_a_line_of_a_kind_or_form_that_is_not_known_is_a_sign_of_life(odd: bytes
     assert Run([STARTED, odd]).decoded == [SIGN_OF_LIFE] * 2
 
 
-def test_a_last_line_that_is_cut_is_no_end() -> None:
+def test_a_last_line_that_is_cut_is_not_a_result() -> None:
     lines, exit_status, stderr = recorded("codex", "tools")
     whole = b"\n".join(lines).rstrip()
     error = Run(whole[:-20].split(b"\n"), exit_status, stderr).error

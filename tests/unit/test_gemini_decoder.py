@@ -1,4 +1,4 @@
-"""gemini's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""gemini's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 

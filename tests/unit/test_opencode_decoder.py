@@ -1,4 +1,4 @@
-"""opencode's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""opencode's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_tokens_and_money_are_added_up() -> None:
     )
 
 
-def test_an_error_that_opencode_overcame_is_none() -> None:
+def test_an_error_that_opencode_overcame_is_not_a_failure() -> None:
     """A conversation that was too long, and that it has shortened: the exit status says 1 all the same."""
     run = Run([START, failed("ContextOverflowError", message="too long"), START, said("On."), finished()], 1)
     assert run.result.final_text == "On."
@@ -163,7 +163,7 @@ def test_the_kind_follows_from_the_protocol(error: bytes, kind: LlmSessionErrorK
     assert (run.decoder.failure is not None) is (b"403" in error or b"ProviderAuth" in error)
 
 
-def test_words_are_no_evidence() -> None:
+def test_text_is_not_evidence() -> None:
     run = Run([START, said("401 Unauthorized"), used("bash", status="completed", output="Overloaded 529"), finished()])
     assert run.result.exit_status == 0
     assert Run([failed("UnknownError", message="usage_limit_reached 429")], 1).error.kind is LlmSessionErrorKind.SETUP
@@ -219,7 +219,7 @@ def test_a_run_that_did_not_come_to_its_end_has_crashed(printed: list[bytes], ex
 # ---- lines of tomorrow, and torn ones ---------------------------------------------------------
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+def test_unknown_lines_are_a_sign_of_life() -> None:
     decoder = OpencodeBackend().decoder(OPTIONS)
     assert list(decoder.feed(line("reasoning", part={"text": "I think"}))) == [SIGN_OF_LIFE]
     assert list(decoder.feed(line("done", reason="idle", rejected=[]))) == [SIGN_OF_LIFE]

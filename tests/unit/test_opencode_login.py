@@ -1,4 +1,4 @@
-"""What can be told of opencode's login without opencode."""
+"""Whether opencode would find a login."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_provider_in_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"model": "x/y"}'])
-def test_files_that_tell_nothing(tmp_path: Path, content: bytes) -> None:
+def test_files_without_a_login(tmp_path: Path, content: bytes) -> None:
     for place in (".config/opencode/opencode.json", ".local/share/opencode/auth.json"):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_bytes(content if "config" in place or content != b'{"model": "x/y"}' else b"")

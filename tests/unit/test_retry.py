@@ -34,7 +34,7 @@ def decided(
 
 
 def error(kind: LlmSessionErrorKind, **more: object) -> LlmSessionError:
-    return LlmSessionError("it failed", kind, advice="mend it", **more)  # type: ignore[arg-type]
+    return LlmSessionError("it failed", kind, advice="fix it", **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_overloaded_provider_is_tried_again_with_doubled_delays_then_given_up
     assert delays == [5.0, 10.0, 20.0]
     given_up = decided(error(kind), attempts)
     assert isinstance(given_up, GiveUp)
-    assert (given_up.kind, given_up.advice) == (kind, "mend it")
+    assert (given_up.kind, given_up.advice) == (kind, "fix it")
     assert "tried again 3 times" in given_up.message
 
 
@@ -108,5 +108,5 @@ def test_a_reset_that_is_over_is_tried_like_an_overload_so_that_it_cannot_spin()
 
 
 @pytest.mark.parametrize("kind", [LlmSessionErrorKind.SETUP, LlmSessionErrorKind.REFUSED])
-def test_what_a_person_must_mend_is_not_tried_again(kind: LlmSessionErrorKind) -> None:
-    assert decided(error(kind)) == GiveUp(message="it failed", advice="mend it", kind=kind)
+def test_what_a_person_must_fix_is_not_retried(kind: LlmSessionErrorKind) -> None:
+    assert decided(error(kind)) == GiveUp(message="it failed", advice="fix it", kind=kind)

@@ -111,7 +111,7 @@ def test_the_documentation_names_every_field() -> None:
         ('{"planner": [{"steps": [{"do": "marker", "name": "YES"}]}]}', "$.planner[0].steps[0].name: Invalid"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, told: str) -> None:
     with pytest.raises(ScriptError) as raised:
         decode(text.encode(), "s.json")
     assert told in str(raised.value)
@@ -224,7 +224,7 @@ def test_a_script_that_was_changed_starts_anew(tmp_path: Path) -> None:
     assert PlayedTurns(tmp_path / "s.json", b"new").claim("planner", 0, 1)
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_writable_is_reported(tmp_path: Path) -> None:
     (tmp_path / "s.json.played").touch()
     with pytest.raises(ScriptError, match="cannot be remembered"):
         PlayedTurns(tmp_path / "s.json", b"").claim("planner", 0, 1)
