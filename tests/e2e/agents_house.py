@@ -24,7 +24,7 @@ from tests.e2e.leftovers import left
 from tests.e2e.messages import Block, Say, Script, Use
 from tests.e2e.programs import programs_folder
 from tests.e2e.provider import Asked, Asker
-from tests.e2e.providers import PROVIDERS, force_kill
+from tests.e2e.providers import PROVIDERS, limit_retries
 from tests.process.house import House
 
 
@@ -76,10 +76,10 @@ class AgentsHouse(House):
             self._models["PATH"] = os.pathsep.join((str(programs), os.environ["PATH"]))
             yield
 
-    def force_kill(self) -> None:
-        """Have the programs give up soon where they would try again for minutes."""
+    def limit_retries(self) -> None:
+        """Make the programs give up soon instead of retrying for minutes."""
         for name in self._names:
-            self._models |= force_kill(name, self.home)
+            self._models |= limit_retries(name, self.home)
 
     @property
     def environment(self) -> dict[str, str]:

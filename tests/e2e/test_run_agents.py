@@ -115,7 +115,7 @@ def overloaded_until_gone_on_with(asked: Asked) -> Script:
 async def test_an_overloaded_server_is_asked_again_in_the_same_conversation(tmp_path: Path, agent: BackendName) -> None:
     scripts = {"implementer": overloaded_until_gone_on_with}
     with agents_house(tmp_path, "scripted", agents={"implementer": agent}, scripts=scripts) as house:
-        house.force_kill()
+        house.limit_retries()
         with trio.fail_after(110):
             finished = await house.run(*RUN, "--json")
         assert finished.code == 0, finished.out[-3000:] + finished.err

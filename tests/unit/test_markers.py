@@ -196,7 +196,7 @@ def test_a_code_span_stays_in_its_paragraph(end: str) -> None:
 
 
 @pytest.mark.parametrize("more", ["a", "-", "-a", "*a*", "1", "1.a", "1234567890. ", "#a", "####### ", "``", "~~"])
-def test_a_code_span_goes_on_over_a_line_that_ends_no_paragraph(more: str) -> None:
+def test_a_code_span_continues_over_a_line_that_does_not_end_its_paragraph(more: str) -> None:
     assert only_text(f"a ` b\n{more}<DONE>x</DONE> ` c")
 
 
@@ -282,7 +282,7 @@ def test_an_unclosed_fence_does_not_reach_into_the_next_message() -> None:
 
 
 @pytest.mark.parametrize("line", ["a ```", "``", "~~", "```a`b", "-```", "1.```"])
-def test_a_line_that_is_no_fence_opens_none(line: str) -> None:
+def test_a_line_that_is_not_a_fence_opens_no_block(line: str) -> None:
     assert find(f"{line}\n\n<DONE>x</DONE>") == [text(line), done("x")]
 
 
