@@ -59,7 +59,7 @@ class AgentsHouse(House):
         self, folder: Path, names: Set[BackendName], scripts: Mapping[str, Script | Asker], config: Mapping[str, Any]
     ) -> None:
         self.asked: list[tuple[str, str]] = []
-        """Which role has asked which program's model, each once, in order."""
+        """Which role asked which program's model, each once, in order."""
         self._folder = folder
         self._names = names
         self._scripts = {**_GOOD, **scripts}
@@ -87,7 +87,7 @@ class AgentsHouse(House):
 
     @property
     def commits(self) -> list[str]:
-        """What the commits say, oldest first, without the first one."""
+        """The commit messages, oldest first, without the first one."""
         return self.git("log", "--reverse", "--format=%B%x00").replace("\0\n", "\0").split("\0")[1:-1]
 
     def left(self) -> list[str]:

@@ -55,21 +55,21 @@ class Ran(msgspec.Struct):
         return self.error
 
     @property
-    def told(self) -> list[Event]:
+    def reported(self) -> list[Event]:
         """The agent's text and tools, pieces of a text joined, without signs of life, system messages and usage."""
-        told: list[Event] = []
+        reported: list[Event] = []
         for event in self.events:
             if isinstance(event, PingEvent | SystemMessage | UsageReport):
                 continue
-            if isinstance(event, AgentMessage) and told and isinstance(last := told[-1], AgentMessage):
-                told[-1] = AgentMessage(text=last.text + event.text)
+            if isinstance(event, AgentMessage) and reported and isinstance(last := reported[-1], AgentMessage):
+                reported[-1] = AgentMessage(text=last.text + event.text)
             else:
-                told.append(event)
-        return told
+                reported.append(event)
+        return reported
 
     @property
     def text(self) -> str:
-        return "".join(event.text for event in self.told if isinstance(event, AgentMessage)).strip()
+        return "".join(event.text for event in self.reported if isinstance(event, AgentMessage)).strip()
 
     @property
     def calls(self) -> list[ToolCall]:

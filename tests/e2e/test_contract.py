@@ -135,19 +135,19 @@ def conversation(
 
 
 def test_text_markers_and_tools_are_reported_in_order(conversation: Conversation) -> None:
-    assert [type(event) for event in conversation.first.told] == [
+    assert [type(event) for event in conversation.first.reported] == [
         *(AgentMessage, ToolCall, ToolResult),
         *(AgentMessage, Note, AgentMessage, ToolCall, ToolResult),
         *(ToolCall, ToolResult),
         *(AgentMessage, Done),
     ]
-    texts = [event.text.strip() for event in conversation.first.told if isinstance(event, AgentMessage)]
+    texts = [event.text.strip() for event in conversation.first.reported if isinstance(event, AgentMessage)]
     assert texts == ["I look.", "Now", "and on.", "All of it:"]
 
 
 def test_a_marker_is_found_though_it_came_in_pieces(conversation: Conversation) -> None:
-    told = [event for event in conversation.first.told if isinstance(event, Note | Done)]
-    assert told == [Note(content="it is half done"), Done(content="the work")]
+    reported = [event for event in conversation.first.reported if isinstance(event, Note | Done)]
+    assert reported == [Note(content="it is half done"), Done(content="the work")]
 
 
 def test_a_tools_result_belongs_to_its_call(conversation: Conversation) -> None:
@@ -176,7 +176,7 @@ def test_a_result_says_how_it_ended_what_it_used_and_whose_it_was(conversation: 
 
 def test_a_conversation_is_resumed(conversation: Conversation) -> None:
     """The model answers by the number of its turns in the request: it has seen the earlier ones."""
-    assert [event for event in conversation.second.told if isinstance(event, Note)] == [Note(content="resumed")]
+    assert [event for event in conversation.second.reported if isinstance(event, Note)] == [Note(content="resumed")]
     assert conversation.second.ended_well.session_id == conversation.first.ended_well.session_id
 
 
@@ -198,7 +198,7 @@ def test_prompts_of_any_size_and_with_any_signs_reach_the_model(conversation: Co
 async def test_an_agent_that_ends_without_a_word_is_asked_again(stage: Stage) -> None:
     with stage.serving([[]]) as served, trio.fail_after(60):
         ran = await stage.run(served.url)
-    assert ran.told == []
+    assert ran.reported == []
     ending = ran.error or NoMarker(ran.ended_well.exit_status, ran.ended_well.final_text)
     assert isinstance(decide_retry(ending, Attempts(), Limits(), now=datetime.now(UTC), jitter=0), AskAgain)
 

@@ -46,8 +46,8 @@ def repository(folder: Path, *, worktree: Path | None = None) -> None:
 
 
 async def test_what_it_is_given_arrives_and_nothing_else_is_asked(stage: Stage) -> None:
-    """The system prompt stands where opencode has its general one, before what it tells of the project. PWD is not
-    believed, and the model is asked for no title."""
+    """The system prompt stands where opencode has its general one, before what it adds about the project. PWD is
+    ignored, and the model is not asked for a title."""
     (stage.project / "AGENTS.md").write_text("Mind the gap.\n")
     with stage.serving([[Say("One."), Spent(input=7, output=3)]]) as served:
         ran = await stage.run(

@@ -1,4 +1,4 @@
-"""`cuggino plan` in a real terminal: what is typed reaches the agent, and whatever happens, all is as before."""
+"""`cuggino plan` in a real terminal: typed text reaches the agent, and afterwards everything is as before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import trio
 from tests.process.house import AT_GATE, COMMAND, House, Step, turn
 
 OWN_TERMINAL = "/proc/$PPID/fd/0"
-"""The agent's stdin, for what a command of the agent asks of the terminal."""
+"""The agent's stdin, for commands of the agent that change the terminal."""
 RAW: Step = {"do": "run", "command": f"stty raw -echo < {OWN_TERMINAL}"}
 GREETING: Step = {"do": "say", "text": "What shall we build?"}
 
@@ -31,7 +31,7 @@ def talk(*steps: Step) -> dict[str, Any]:
 
 
 class Shell:
-    """A terminal with one program at work in it, which is the leader of the terminal's session."""
+    """A terminal with one program in it, which is the leader of the terminal's session."""
 
     def __init__(self, process: trio.Process, master: int, slave: int) -> None:
         self.process = process
@@ -51,7 +51,7 @@ class Shell:
             self._news = trio.Event()
 
     async def until(self, text: str) -> None:
-        """Somebody has seen this."""
+        """Wait until this is on the screen."""
         with trio.move_on_after(15):
             while text.encode() not in self.screen:
                 await self._news.wait()
@@ -73,7 +73,7 @@ class Shell:
 
 @asynccontextmanager
 async def terminal(house: House, *argv: str) -> AsyncIterator[Shell]:
-    """A program in a terminal of its own; killed at the end if it still runs."""
+    """Run a program in its own terminal; kill it at the end if it still runs."""
     master, slave = pty.openpty()
     os.set_blocking(master, False)
     process = await trio.lowlevel.open_process(
@@ -112,12 +112,12 @@ async def planning(folder: Path, *steps: Step, **config: Any) -> AsyncIterator[t
 
 
 async def until_nothing_is_left(house: House) -> None:
-    """Only what the kernel or a guard does after cuggino's own end is waited for."""
+    """Wait only for what the kernel or a guard does after cuggino's own end."""
     while house.left():  # noqa: ASYNC110 - other processes
         await trio.sleep(0.01)
 
 
-async def test_what_is_typed_reaches_the_agent_and_what_it_says_the_person(tmp_path: Path) -> None:
+async def test_typed_text_reaches_the_agent_and_its_answer_the_person(tmp_path: Path) -> None:
     ask: Step = {"do": "run", "command": f"read line < {OWN_TERMINAL}; echo $line > typed"}
     async with planning(tmp_path, GREETING, ask, {"do": "say", "text": "Good."}) as (house, shell):
         await shell.until("What shall we build?")
@@ -146,7 +146,7 @@ async def test_bare_cuggino_plans(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [b"\x03", b"\x1c"], ids=["Ctrl+C", "Ctrl+backslash"])
 async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) -> None:
-    """It ends by Ctrl+C here as it likes to, and of Ctrl+\\; cuggino hands its code back either way."""
+    """It handles Ctrl+C in its own way, and dies of Ctrl+\\; cuggino returns its code either way."""
     async with planning(tmp_path, {"do": "on-interrupt", "code": 5}, GREETING, {"do": "hang"}) as (house, shell):
         await shell.until("build?")
         shell.type(key)
@@ -154,7 +154,7 @@ async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) ->
         assert house.left() == []
 
 
-async def test_ctrl_c_ends_nothing_if_the_agent_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_nothing_if_the_agent_continues(tmp_path: Path) -> None:
     steps: Sequence[Step] = (
         {"do": "ignore-signals", "signals": ["INT"]},
         GREETING,
@@ -168,7 +168,7 @@ async def test_ctrl_c_ends_nothing_if_the_agent_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [{"do": "die"}, {"do": "exit"}], ids=["killed", "careless"])
-async def test_the_terminals_settings_are_those_of_before(tmp_path: Path, end: Step) -> None:
+async def test_the_terminals_settings_are_restored(tmp_path: Path, end: Step) -> None:
     async with planning(tmp_path, GREETING, AT_A_KEY, RAW, {"do": "say", "text": "raw"}, AT_A_KEY, end) as (_, shell):
         before = shell.settings()
         await shell.until("build?")
@@ -194,7 +194,7 @@ async def test_a_signal_to_cuggino_ends_the_agent(tmp_path: Path, number: signal
         assert shell.settings() == before
 
 
-async def test_an_agent_that_does_not_obey_is_killed_at_the_second_signal(tmp_path: Path) -> None:
+async def test_an_agent_that_ignores_signals_is_killed_at_the_second_signal(tmp_path: Path) -> None:
     async with planning(tmp_path, {"do": "ignore-signals"}, GREETING, {"do": "hang"}) as (house, shell):
         await shell.until("build?")
         begun = trio.current_time()
@@ -233,7 +233,7 @@ async def test_what_the_agent_left_running_ends_with_it(tmp_path: Path) -> None:
 # ---- Ctrl+Z -----------------------------------------------------------------------------------
 
 STOPS_ITSELF: Step = {"do": "run", "command": f"head -c 1 < {OWN_TERMINAL}; kill -STOP $PPID"}
-"""As a program does that gets Ctrl+Z as a key. It stops alone."""
+"""Like a program that gets Ctrl+Z as a key. It stops alone."""
 
 
 @asynccontextmanager
@@ -251,7 +251,7 @@ async def planning_below_a_shell(folder: Path, *steps: Step) -> AsyncIterator[tu
             assert house.left() == []
 
 
-async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_z_returns_to_the_shell_and_fg_continues(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, AT_GATE, GREETING, {"do": "exit", "code": 6}) as (house, shell):
         await house.at_gate()
         shell.type(b"\x1a")
@@ -260,7 +260,7 @@ async def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> Non
         shell.type(b"fg\n")
 
 
-async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_shell_back(tmp_path: Path) -> None:
+async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_returns_to_the_shell(tmp_path: Path) -> None:
     async with planning_below_a_shell(tmp_path, STOPS_ITSELF, GREETING, {"do": "exit", "code": 6}) as (_, shell):
         shell.type(b"\n")
         await shell.until("Stopped")
@@ -268,8 +268,8 @@ async def test_an_agent_that_takes_ctrl_z_as_a_key_and_stops_itself_gives_the_sh
         shell.type(b"fg\n")
 
 
-async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: Path) -> None:
-    """No shell with jobs is above: cuggino is all that runs in this window."""
+async def test_where_nobody_could_continue_it_ctrl_z_stops_nothing(tmp_path: Path) -> None:
+    """There is no shell with job control: cuggino is the only program in this window."""
     async with planning(tmp_path, STOPS_ITSELF, GREETING) as (_, shell):
         await shell.until("▶ Bash")
         shell.type(b"\n")
@@ -279,7 +279,7 @@ async def test_where_nobody_could_start_it_again_ctrl_z_stops_nothing(tmp_path: 
 # ---- what it is started with ------------------------------------------------------------------
 
 
-async def test_without_a_terminal_it_says_what_else_there_is(tmp_path: Path) -> None:
+async def test_without_a_terminal_it_names_the_alternatives(tmp_path: Path) -> None:
     house = House(tmp_path)
     finished = await house.run("plan")
     assert finished.code == 2
@@ -297,21 +297,21 @@ async def test_a_watch_may_be_running(tmp_path: Path) -> None:
                 assert await shell.process.wait() == 0
 
 
-async def test_a_broken_configuration_and_a_missing_agent_are_told(tmp_path: Path) -> None:
+async def test_a_broken_configuration_and_a_missing_agent_are_reported(tmp_path: Path) -> None:
     house = House(tmp_path, agent="claude")
-    for config, code, told in (('{"agnet": "claude"}', 2, "agnet"), ('{"agent": "claude"}', 1, "not found in PATH")):
+    for config, code, words in (('{"agnet": "claude"}', 2, "agnet"), ('{"agent": "claude"}', 1, "not found in PATH")):
         (house.root / ".cuggino.json").write_text(config)
         with trio.fail_after(20):
             async with terminal(house, "env", f"PATH={tmp_path}", *PLAN) as shell:
                 assert await shell.process.wait() == code
-                await shell.until(told)
+                await shell.until(words)
 
 
 PENDING = "Waiting for me: 2 spec issues and 1 finding."
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(tmp_path: Path, waiting: bool) -> None:
+async def test_the_agent_learns_where_everything_is_and_begins_with_what_waits(tmp_path: Path, waiting: bool) -> None:
     house = House(tmp_path, specsPath="docs/specs", play={})
     if waiting:
         for name in ("spec-issues/1.md", "spec-issues/2.md", "tbd/3.md"):
@@ -333,8 +333,8 @@ async def test_the_agent_is_told_where_everything_is_and_begins_with_what_waits(
             assert await shell.process.wait() == (41 if waiting else 42)
 
 
-def test_the_guard_is_small_enough_to_be_there_before_the_agent() -> None:
-    """It must not import what takes long: it is what ends the agent if cuggino dies at once."""
+def test_the_guard_starts_before_the_agent() -> None:
+    """It must import only quick modules: it ends the agent even if cuggino dies at once."""
     code = "import sys, cuggino.process.guard; print('trio' in sys.modules, 'cyclopts' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told == "False False\n"
+    words = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert words == "False False\n"

@@ -335,10 +335,10 @@ def test_the_status_tells_the_kind_when_nothing_else_does(status: int | None, ki
 def test_repeated_overload_without_a_status_is_known_by_the_attempts_before() -> None:
     retry = encode(type="system", subtype="api_retry", attempt=1, max_retries=10, error_status=529, error="overloaded")
     synthetic = {"id": "x", "model": "<synthetic>", "content": [{"type": "text", "text": "Repeated 529"}]}
-    told = encode(type="assistant", message=synthetic, error="server_error")
+    complaint = encode(type="assistant", message=synthetic, error="server_error")
     failed = encode(type="result", subtype="success", is_error=True, api_error_status=None, result="Repeated 529")
-    assert Run([INIT, retry, told, failed], exit_status=1).error.kind is LlmSessionErrorKind.OVERLOADED
-    assert Run([INIT, retry, said("fine"), told, failed], exit_status=1).error.kind is LlmSessionErrorKind.NETWORK
+    assert Run([INIT, retry, complaint, failed], exit_status=1).error.kind is LlmSessionErrorKind.OVERLOADED
+    assert Run([INIT, retry, said("fine"), complaint, failed], exit_status=1).error.kind is LlmSessionErrorKind.NETWORK
 
 
 def test_a_run_that_printed_nothing_but_an_error_was_refused_at_its_start() -> None:

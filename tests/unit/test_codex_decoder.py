@@ -130,9 +130,7 @@ def test_a_resumed_run_counts_only_its_own_usage() -> None:
     ],
     ids=["mcp", "mcp that fails", "web search", "sub-agent", "patch that fails"],
 )
-def test_a_tool_may_be_reported_when_it_is_done(
-    printed: bytes, call: ToolCall, output: str, is_error: bool
-) -> None:
+def test_a_tool_may_be_reported_when_it_is_done(printed: bytes, call: ToolCall, output: str, is_error: bool) -> None:
     assert Run([printed]).reported == [call, ToolResult(id="item_1", output=output, is_error=is_error)]
 
 

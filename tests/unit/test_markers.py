@@ -343,10 +343,10 @@ def test_a_marker_may_be_split_anywhere() -> None:
     parser = MarkerParser(MARKERS)
     for first in range(len(message) + 1):
         for second in range(first, len(message) + 1):
-            assert told(parser, [message[:first], message[first:second], message[second:]]) == whole
+            assert parsed(parser, [message[:first], message[first:second], message[second:]]) == whole
 
 
-def told(parser: MarkerParser, pieces: Sequence[str]) -> list[Found]:
+def parsed(parser: MarkerParser, pieces: Sequence[str]) -> list[Found]:
     found = [event for piece in pieces for event in parser.feed(piece)]
     return found + parser.end()
 
@@ -380,8 +380,8 @@ def test_the_result_does_not_depend_on_where_a_message_is_split(message: str, cu
     edges = [0, *sorted(min(cut, len(message)) for cut in cuts), len(message)]
     pieces = [message[start:end] for start, end in pairwise(edges)]
     parser = MarkerParser(MARKERS)
-    assert told(parser, pieces) == find(message)
-    assert told(parser, list(message)) == find(message)
+    assert parsed(parser, pieces) == find(message)
+    assert parsed(parser, list(message)) == find(message)
 
 
 @quickly

@@ -96,7 +96,7 @@ def test_the_documentation_names_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("[]", "s.json: Expected `object`"),
         ("{", "s.json: Input data was truncated"),
@@ -111,10 +111,10 @@ def test_the_documentation_names_every_field() -> None:
         ('{"planner": [{"steps": [{"do": "marker", "name": "YES"}]}]}', "$.planner[0].steps[0].name: Invalid"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, words: str) -> None:
     with pytest.raises(ScriptError) as raised:
         decode(text.encode(), "s.json")
-    assert told in str(raised.value)
+    assert words in str(raised.value)
 
 
 # ---- choosing ---------------------------------------------------------------------------------
