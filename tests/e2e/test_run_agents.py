@@ -106,14 +106,14 @@ async def test_a_refused_key_ends_the_run_in_seconds_with_advice(tmp_path: Path,
         assert house.left() == []
 
 
-def overloaded_until_gone_on_with(asked: Asked) -> Script:
+def overloaded_until_resumed(asked: Asked) -> Script:
     """The texts with which cuggino continues decide what follows."""
-    after = [Say("<DONE>The work</DONE>")] if "cut off by a failure" in asked.text else [Fail(529)]
+    after = [Say("<DONE>The work</DONE>")] if "interrupted by a failure" in asked.text else [Fail(529)]
     return [[shell("echo half >> work.txt")], after, after, after]
 
 
 async def test_an_overloaded_server_is_asked_again_in_the_same_conversation(tmp_path: Path, agent: BackendName) -> None:
-    scripts = {"implementer": overloaded_until_gone_on_with}
+    scripts = {"implementer": overloaded_until_resumed}
     with agents_house(tmp_path, "scripted", agents={"implementer": agent}, scripts=scripts) as house:
         house.limit_retries()
         with trio.fail_after(110):

@@ -49,7 +49,7 @@ async def test_beyond_claudes_own_attempts_cuggino_waits_and_resumes_the_convers
         assert BACKOFF_FIRST <= retry.delay <= BACKOFF_FIRST * 1.25
         assert "overloaded (529)" in retry.reason
         assert len(house.agents) == 1
-        assert "cut off by a failure" in house.server.requests[-1].users[-1]
+        assert "interrupted by a failure" in house.server.requests[-1].users[-1]
         assert finished.names.count("IterationStart") == 1
 
 
