@@ -1,8 +1,8 @@
-"""What a shell command would run, as far as that stands in its text; and how a pattern says "exactly this command".
+"""Which programs a shell command would run, according to its text; and patterns for commands.
 
-Nobody can know this of every text: a script, a variable or another language hides what it likes. So the reading
-is cautious: what cannot be told apart counts as run, and a name that is only known when the command runs is told
-as such. It serves to refuse, never to allow.
+No text reveals everything: scripts, variables and other languages can hide what they run. So this reads cautiously:
+what cannot be distinguished counts as run, and a program whose name is known only at run time is reported as unknown.
+It serves to deny, never to allow.
 """
 
 from __future__ import annotations
@@ -18,43 +18,26 @@ import msgspec
 _OPERATORS = ";&|()\n"
 _REDIRECTIONS = "<>"
 
-# Words that stand in front of a command.
+# Words before a command.
 _KEYWORDS = frozenset(
     {"if", "then", "else", "elif", "do", "while", "until", "time", "!", "{", "}", "fi", "done", "esac"}
 )
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 
-# Programs whose arguments are names and texts: what they hold is not run. All others may be a way to run something.
+# Programs whose arguments are only names and texts. The arguments of all others may be commands.
 _PLAIN = frozenset(
-    {
-        "echo",
-        "printf",
-        "cat",
-        "ls",
-        "head",
-        "tail",
-        "wc",
-        "test",
-        "[",
-        "cd",
-        "pwd",
-        "mkdir",
-        "rmdir",
-        "touch",
-        "cp",
-        "mv",
-    }
-    | {"rm", "ln", "chmod", "stat", "file", "diff", "cmp", "sort", "uniq", "cut", "tr", "tee", "grep", "egrep", "fgrep"}
-    | {"rg", "which", "type", "export", "true", "false", "git"}
+    {"[", "cat", "cd", "chmod", "cmp", "cp", "cut", "diff", "echo", "egrep", "export", "false", "fgrep", "file", "git"}
+    | {"grep", "head", "ln", "ls", "mkdir", "mv", "printf", "pwd", "rg", "rm", "rmdir", "sort", "stat", "tail", "tee"}
+    | {"test", "touch", "tr", "true", "type", "uniq", "wc", "which"}
 )
 _RUNS_MORE = frozenset({"-c", "--exec", "-x", "--upload-pack", "--receive-pack", "bisect", "foreach", "filter-branch"})
-"""Words by which git runs other programs."""
+"""Words with which git runs other programs."""
 
 
-class Simple(msgspec.Struct, frozen=True):
-    """A command without operators: the program's name and its arguments, quotes taken off; what it is redirected to,
-    and what is fed to it."""
+class SimpleCommand(msgspec.Struct, frozen=True):
+    """A command without operators: its program and arguments without quotes, and the files that its output goes to
+    (`written`) and its input comes from (`fed`)."""
 
     words: tuple[str, ...]
     written: tuple[str, ...] = ()
@@ -66,17 +49,17 @@ class Simple(msgspec.Struct, frozen=True):
 
 
 def exactly(command: str) -> str:
-    """The pattern for this command and no other."""
+    """Return the pattern that matches only this command."""
     return command.replace("*", r"\*")
 
 
 def literal(pattern: str) -> str | None:
-    """The one command that a pattern stands for; None if it stands for many."""
+    """Return the one command that a pattern matches; None if it matches several."""
     return None if re.search(r"(?<!\\)\*", pattern) else pattern.replace(r"\*", "*")
 
 
 def allows(patterns: Iterable[str], command: str) -> bool:
-    """Whether one of the patterns matches the command as a whole. With ` *` at its end, also without arguments."""
+    """Return whether a pattern matches the whole command. A final ` *` also matches no arguments."""
     return any(_compiled(pattern.strip()).fullmatch(command.strip()) for pattern in patterns)
 
 
@@ -91,7 +74,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def pieces(command: str) -> tuple[str, ...]:
-    """The text of each command between operators, those in quotes and brackets left alone."""
+    """Return the text between operators, except for operators in quotes and brackets."""
     found, start, quote, depth, index = [], 0, "", 0, 0
     while index < len(command):
         sign = command[index]
@@ -115,19 +98,19 @@ def pieces(command: str) -> tuple[str, ...]:
 
 
 def _in_redirection(command: str, index: int) -> bool:
-    """Whether the `&` there is of `2>&1` or `&>file`."""
+    """Return whether the `&` belongs to `2>&1` or `&>file`."""
     return command[index - 1 : index] in ("<", ">") or command[index + 1 : index + 2] == ">"
 
 
-def simple_commands(command: str) -> tuple[Simple, ...] | None:
-    """The commands that stand in the text, also those in brackets; None if its quotes do not close."""
+def simple_commands(command: str) -> tuple[SimpleCommand, ...] | None:
+    """Return the commands in the text, even those in brackets; None if a quote is not closed."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=_OPERATORS + _REDIRECTIONS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
         tokens = list(lexer)
     except ValueError:
         return None
-    found: list[Simple] = []
+    found: list[SimpleCommand] = []
     words: list[str] = []
     redirected: dict[str, list[str]] = {"<": [], ">": []}
     redirecting = ""
@@ -137,7 +120,7 @@ def simple_commands(command: str) -> tuple[Simple, ...] | None:
             redirecting = arrow if arrow in ("<", ">") else ""
             if not redirecting:
                 if words or any(redirected.values()):
-                    found.append(Simple(_begun(words), tuple(redirected[">"]), tuple(redirected["<"])))
+                    found.append(SimpleCommand(_begun(words), tuple(redirected[">"]), tuple(redirected["<"])))
                 words, redirected = [], {"<": [], ">": []}
         elif redirecting:
             redirected[redirecting].append(token)
@@ -148,7 +131,7 @@ def simple_commands(command: str) -> tuple[Simple, ...] | None:
 
 
 def _begun(words: list[str]) -> tuple[str, ...]:
-    """Without what stands before the program's name."""
+    """Remove keywords and assignments before the program's name."""
     index = 0
     while index < len(words) and (words[index] in _KEYWORDS or _ASSIGNMENT.match(words[index])):
         index += 1
@@ -156,13 +139,13 @@ def _begun(words: list[str]) -> tuple[str, ...]:
 
 
 def runs(command: str, bounds: Iterable[str]) -> str | None:
-    """The first of the bounds (`sudo`, `git push`) that the command would run, or may run; None if there is none."""
+    """Return the first of the bounds (`sudo`, `git push`) that the command would or might run, or None."""
     return next((bound for bound in bounds if _runs(command, bound.split())), None)
 
 
 def unknown_program(command: str) -> bool:
-    """Whether it runs something whose name does not stand in it, such as `$X`."""
-    return any("$" in each.words[0] or "`" in each.words[0] for each in _everything(command) if each.words)
+    """Return whether it runs a program whose name is not in the text, such as `$X`."""
+    return any("$" in each.words[0] or "`" in each.words[0] for each in _all_commands(command) if each.words)
 
 
 def _runs(command: str, bound: list[str]) -> bool:
@@ -172,7 +155,7 @@ def _runs(command: str, bound: list[str]) -> bool:
     return any(_simple_runs(each, bound) for each in read) or any(_runs(inner, bound) for inner in _inner(read))
 
 
-def _simple_runs(simple: Simple, bound: list[str]) -> bool:
+def _simple_runs(simple: SimpleCommand, bound: list[str]) -> bool:
     if not simple.words or not bound:
         return False
     if simple.program == bound[0] and _begins(simple.words[1:], bound[1:]):
@@ -182,7 +165,7 @@ def _simple_runs(simple: Simple, bound: list[str]) -> bool:
 
 
 def _begins(words: tuple[str, ...], expected: list[str]) -> bool:
-    """Whether the words begin with the expected ones, options and their values passed over."""
+    """Return whether the words begin with the expected ones, ignoring options and their values."""
     if not expected:
         return True
     before = ""
@@ -201,18 +184,18 @@ def _mentions(text: str, bound: list[str]) -> bool:
     return re.search(rf"(?:(?<![\w.\-/])|(?<=bin/)){words}(?![\w.\-/:=])", text) is not None
 
 
-def _everything(command: str) -> Iterator[Simple]:
+def _all_commands(command: str) -> Iterator[SimpleCommand]:
     read = simple_commands(command) or ()
     yield from read
     for inner in _inner(read):
-        yield from _everything(inner)
+        yield from _all_commands(inner)
 
 
-def _inner(read: Iterable[Simple]) -> Iterator[str]:
-    """Texts in quotes that are commands themselves: substitutions, and a whole command in a program's place."""
+def _inner(read: Iterable[SimpleCommand]) -> Iterator[str]:
+    """Yield quoted texts that are commands: substitutions, and a whole command in place of a program."""
     for simple in read:
         text = " ".join((*simple.words, *simple.written, *simple.fed))
-        for substitution in re.finditer(r"\$\(|<\(|>\(|`", text):  # up to its end, and what is behind it
+        for substitution in re.finditer(r"\$\(|<\(|>\(|`", text):  # up to its end, and the text after it
             if rest := text[substitution.end() :].strip("`) "):
                 yield rest
         if simple.words and re.search(r"\s", simple.words[0]):

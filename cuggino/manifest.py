@@ -1,8 +1,8 @@
 """What an agent in a sandbox may do: its manifest, and the bounds that no manifest can lift.
 
-Paths are relative to the sandbox and have forward slashes. In a path pattern `*` and `?` stay within one name,
-`**` stands for any number of folders, and a pattern that ends with a slash means all below. In a command pattern
-`*` stands for anything; without one it is that command and no other.
+Paths are relative to the sandbox and have forward slashes. In a path pattern, `*` and `?` stay within one name, `**`
+matches any number of directories, and a pattern that ends with a slash matches everything below. In a command pattern,
+`*` matches anything; a pattern without it matches only that command.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ AGENT_TOOLS = ("Task", "Agent", "Workflow", "TeamCreate", "SendMessage")
 """The names of tools by which agents start agents, in any backend's version."""
 
 TIME_FACTOR = {"low": 0.5, "medium": 1.0, "high": 2.0}
-"""Complexity → what the total timeout is multiplied with."""
+"""Complexity → factor of the total timeout."""
 
 
 class SandboxManifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The wish list of a task. `secrets` are references (`env:NAME`, `file:PATH`), never values."""
+    """What a task needs. `secrets` are references (`env:NAME`, `file:PATH`), never values."""
 
     readable_paths: tuple[str, ...] = ("**",)
     writable_paths: tuple[str, ...] = ("**",)
@@ -36,7 +36,7 @@ class SandboxManifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What is denied whatever a manifest allows: tools by name, commands by their first words, paths to write to."""
+    """What is denied whatever a manifest allows: tools by name, commands by their first words, writing to paths."""
 
     tools: tuple[str, ...] = AGENT_TOOLS
     commands: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, never_allow: Iterable[str], specs_path: str) -> Bounds:
-        """From `spawn.neverAllow`: what has a slash or begins with a dot is a path, all else a command."""
+        """Return the bounds for `spawn.neverAllow`: entries with a slash or leading dot are paths, others commands."""
         entries = tuple(never_allow)
         paths = tuple(entry for entry in entries if "/" in entry or entry.startswith("."))
         specs = specs_path.strip("/").removeprefix("./")
@@ -55,18 +55,18 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permits(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest within bounds; denied beats allowed."""
+    """A manifest within bounds: denied overrides allowed."""
 
     manifest: SandboxManifest
     bounds: Bounds = Bounds()
 
     def may_write(self, path: str) -> bool:
-        """Whether what stands at this relative path may be changed, made or removed."""
+        """Return whether the file at this relative path may be created, changed or deleted."""
         return matches(self.manifest.writable_paths, path) and not matches(self.bounds.paths, path)
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
-    """Whether one of the path patterns matches this relative path."""
+    """Return whether one of the path patterns matches this relative path."""
     return any(_path(pattern).fullmatch(path) for pattern in patterns)
 
 

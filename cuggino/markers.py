@@ -1,23 +1,21 @@
-"""Markers in an agent's text: the signals that it gives, told apart from what it merely quotes.
+"""Markers in an agent's text: the signals that it gives, as opposed to tags that it only quotes.
 
-A false signal ends a loop with work left undone, a missed one makes an agent say it again, so the rules
-are strict, and the same whatever the pieces were in which a text came:
+A false signal ends a loop with work left undone, and a missed one makes an agent repeat it. So the rules are strict,
+and do not depend on the pieces in which a text arrives:
 
-- A tag is exact: `<NAME>`, `</NAME>`, nothing between the brackets but a name that the role has.
-- In code a tag is a quotation. Code is a fenced block or an inline code span, as in CommonMark, but that
-  a fence may be indented at will, and stand behind `>` and list bullets. An unclosed fence reaches to the
-  end of the message; an unclosed span is no span, its backticks are text. A span stays in its paragraph,
-  which a blank line, a fence, a list item or a heading ends. Whichever of code and marker begins first
-  holds the other.
-- An opening tag that no closing tag of its name follows is text, and so is a closing tag on its own.
-- A marker's content ends at the first closing tag of its name, whatever other tags are in it. If that one
-  is in code that began in the content, it is passed over when another follows the code, with no opening
-  tag between them: so a content may quote its own closing tag, and a stray backtick or fence in it never
-  costs the marker, nor one that comes after the code.
-- Contents and the stretches of text around markers are stripped of white space at both ends; a stretch
-  that is empty then gives no event.
+- A tag is exact: `<NAME>` or `</NAME>`, with a name that the role has and nothing else in the brackets.
+- A tag in code is a quotation. Code is a fenced block or an inline code span, as in CommonMark, except that a fence may
+  have any indentation, and may follow `>` and list bullets. An unclosed fence extends to the end of the message. The
+  backticks of an unclosed span are text. A span does not cross the end of its paragraph: a blank line, a fence, a list
+  item or a heading. If code and a marker overlap, the one that begins first contains the other.
+- An opening tag without a following closing tag of its name is text, and so is a closing tag on its own.
+- A marker's content ends at the first closing tag of its name, whatever other tags it contains. If that closing tag is
+  in code that began in the content, it is skipped if another one follows the code without an opening tag between them.
+  So a content may quote its own closing tag, and a stray backtick or fence in it loses neither the marker nor one after
+  the code.
+- Contents, and the text between markers, are stripped of white space at both ends. Empty text gives no event.
 
-Lines end with a line feed, a carriage return before it or not.
+Lines end with a line feed, optionally after a carriage return.
 """
 
 from __future__ import annotations
@@ -34,16 +32,15 @@ Found: TypeAlias = AgentMessage | LlmMarkerEvent
 
 
 def tag_name(marker: type[LlmMarkerEvent]) -> str:
-    """What stands between the brackets: RequestChanges is `REQUEST_CHANGES`."""
+    """Return the name in the tag: `REQUEST_CHANGES` for RequestChanges."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", marker.__name__).upper()
 
 
 class MarkerParser:
-    """The text of one message after another, in pieces of any size.
+    """Takes the text of one message after another, in pieces of any size.
 
-    Nothing is certain before a message ends: the next piece may close a code span or a tag, and so turn
-    what came before it from a signal into a quotation or the other way round. So the pieces are kept, and
-    `end` tells everything: where the text was split cannot matter.
+    Nothing is certain before a message ends: the next piece may close a code span or a tag, and so turn a signal before
+    it into a quotation, or a quotation into a signal. So the pieces are kept, and `end` returns everything.
     """
 
     def __init__(self, markers: Sequence[type[LlmMarkerEvent]]) -> None:
@@ -51,21 +48,21 @@ class MarkerParser:
         self._pieces: list[str] = []
 
     def feed(self, text: str) -> list[Found]:
-        """The next piece of the message. Returns what is certain so far: nothing, see above."""
+        """Take the next piece of the message; return what is certain so far, which is nothing."""
         self._pieces.append(text)
         return []
 
     def end(self) -> list[Found]:
-        """The message is over: what was in it, in order. The next piece begins another message."""
+        """End the message; return its markers and text in order. The next piece begins another message."""
         text = "".join(self._pieces)
         self._pieces.clear()
         return find_markers(text, self._markers)
 
 
 def find_markers(text: str, markers: Sequence[type[LlmMarkerEvent]]) -> list[Found]:
-    """The markers in a whole message and the text around them, in order. Linear in the text's length."""
+    """Return the markers of a whole message and the text around them, in order, in linear time."""
     found: list[Found] = []
-    kept = 0  # the text before is in `found`
+    kept = 0  # the text before this is in `found`
 
     def keep_text(end: int) -> None:
         if stretch := text[kept:end].strip():
@@ -74,7 +71,7 @@ def find_markers(text: str, markers: Sequence[type[LlmMarkerEvent]]) -> list[Fou
     tags = _Tags(text, markers)
     if tags.openings:
         code = _Code(text)
-        position = 0  # not in code and not in a marker; nothing before it matters any more
+        position = 0  # outside of code and markers; nothing before it matters
         index = 0
         while index < len(tags.openings):
             opening = tags.openings[index]
@@ -93,9 +90,9 @@ def find_markers(text: str, markers: Sequence[type[LlmMarkerEvent]]) -> list[Fou
 
 
 class _Tags:
-    """Where the tags are in a text: every opening tag that a closing tag of its name follows, and the closing tags.
+    """The positions of tags in a text: opening tags with a closing tag of their name after them, and closing tags.
 
-    `openings` is where the opening tags start, in order, and `kinds` which of the markers each of them is.
+    `openings` has the positions of opening tags in order; `kinds` maps each to the index of its marker.
     """
 
     def __init__(self, text: str, markers: Sequence[type[LlmMarkerEvent]]) -> None:
@@ -112,13 +109,13 @@ class _Tags:
         self.openings = sorted(self.kinds)
 
     def first_opening(self, position: int, index: int = 0) -> int:
-        """The index of the first opening tag at or after the position, not before `index`."""
+        """Return the index of the first opening tag at or after the position, not before `index`."""
         return bisect_left(self.openings, position, index)
 
     def content(self, index: int, code: _Code) -> tuple[int, int]:
-        """From where to where the content goes of the marker that opens at `index`.
+        """Return the start and the end of the content of the marker that opens at `index`.
 
-        Never looks at more text than what becomes content, but for the positions of tags, which are known.
+        Apart from the known positions of tags, only text that becomes content is read.
         """
         opening = self.openings[index]
         kind = self.kinds[opening]
@@ -141,13 +138,13 @@ def _find_all(tag: str, text: str, end: int) -> list[int]:
 
 # ---- code -------------------------------------------------------------------------------------
 
-# A line that can open a fenced block: what may stand before the fence, the fence, and its end if that could close one.
+# A line that can open a fenced block: what may precede the fence, the fence, and its end if that could close one.
 _FENCE_LINE = re.compile(
     r"^[ \t>]*+(?P<item>(?:(?:[-*+]|\d{1,9}[.)])[ \t][ \t>]*+)*)"
     r"(?:(?P<ticks>`{3,}+)(?![^`\n]*`)|(?P<tildes>~{3,}+))(?P<closing>[ \t\r]*+$)?",
     re.MULTILINE,
 )
-# The first line of a paragraph that is not the first, or the blank line before it.
+# The first line of a new paragraph, or the blank line before it.
 _BREAK = r"^[ \t>]*+(?:\r?\n|(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t\r\n])"
 _NEXT_BREAK = re.compile(_BREAK, re.MULTILINE)
 _LAST_BREAK = re.compile(rf"(?s:.*)(?P<break>{_BREAK})", re.MULTILINE)
@@ -155,7 +152,7 @@ _BACKTICKS = re.compile("`+")
 
 
 class _Code:
-    """Where the code is in a text. Asked about ascending positions, it reads each part of the text once."""
+    """The positions of code in a text. With ascending positions, each part of the text is read once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -167,7 +164,7 @@ class _Code:
         self._closers: list[int | None] = []
 
     def end_around(self, position: int, start: int) -> int | None:
-        """Where the code ends that has `position` in it; None if it is in none. Nothing before `start` matters."""
+        """Return the end of the code around `position`; None if it is not in code. Text before `start` is ignored."""
         fence = bisect_left(self._fences, start)
         while fence < len(self._fences) and self._fences[fence] < position:
             start = self._fence_ends[fence]
@@ -193,7 +190,7 @@ class _Code:
         return None
 
     def _read_paragraph(self, position: int, start: int) -> None:
-        """The paragraph around `position`, as far as it is after `start`; no fence is between these two."""
+        """Read the paragraph around `position` from `start` on; there is never a fence between the two."""
         if last := _LAST_BREAK.match(self._text, start, position):
             start = last.start("break")
         fence = bisect_left(self._fences, position)
@@ -203,7 +200,7 @@ class _Code:
         self._paragraph_end = end
 
         self._runs, self._run_ends, self._closers = [], [], []
-        latest: dict[int, int] = {}  # length → the run of that length that was seen last
+        latest: dict[int, int] = {}  # length → the last run of that length
         for index, run in enumerate(_BACKTICKS.finditer(self._text, start, end)):
             run_start, run_end = run.span()
             length = run_end - run_start
@@ -216,10 +213,10 @@ class _Code:
 
 
 def _find_fences(text: str) -> tuple[list[int], list[int]]:
-    """Every line that can open a fenced block, and where the block would end: at a closing line's end, or the text's.
+    """Return every line that can open a fenced block, and where that block would end.
 
-    A closing line is for all before it that are not closed yet and not longer. So `unclosed` has for each kind
-    of fence the lines by their length, and a heap of these lengths.
+    A closing line closes all open fences before it that are not longer. So for each kind of fence, `unclosed` has the
+    lines by their length, and a heap of these lengths.
     """
     starts: list[int] = []
     ends: list[int] = []

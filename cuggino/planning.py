@@ -1,7 +1,7 @@
 """`cuggino plan`: a person and an agent talk about what to build, in the person's own terminal.
 
-No lock: to plan while a watch works off the backlog is the normal case. No log and no events either: what is said
-is between the two, and the agent keeps the conversation.
+It takes no lock: planning while a watch works through the backlog is the normal case. It writes no log and sends no
+events: the agent keeps the conversation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 
 from cuggino.agents import prompts
 from cuggino.agents.agent import AgentOptions
-from cuggino.agents.backends import backend
-from cuggino.agents.headless import HeadlessAgent
+from cuggino.agents.backends import make_agent
 from cuggino.clock import uuid7
 from cuggino.config import Config, load
 from cuggino.errors import UsageError
@@ -24,21 +23,21 @@ from cuggino.signals import Shutdown, handle_signals
 
 
 async def plan(project: Project) -> int:
-    """One conversation, to its end; returns the agent's exit code, or 128 and the number of the signal that ended it.
+    """Run one conversation; return the agent's exit code, or 128 plus the number of the signal that ended it.
 
-    Raises UsageError without a terminal, ConfigError, and LlmSessionError when the agent cannot be started.
-    Afterwards no process that the agent started is alive, and the terminal is as it was.
+    Raise UsageError without a terminal, ConfigError, and LlmSessionError if the agent cannot be started. Afterwards no
+    process that the agent started is alive, and the terminal is as it was.
     """
     if not (os.isatty(0) and os.isatty(1)):
         raise UsageError(
-            "`cuggino plan` is a conversation and needs a terminal; its input or output is none.",
-            advice="Start it in a terminal. Elsewhere: `cuggino backlog add`, or `cuggino run`.",
+            "`cuggino plan` is a conversation and needs a terminal: stdin and stdout must be one.",
+            advice="Start it in a terminal. Elsewhere, use `cuggino backlog add` or `cuggino run`.",
         )
     config = load(project.config_file)
-    chosen = backend(config.agent)
     project.prepare()
     shutdown = Shutdown()
-    agent = HeadlessAgent(chosen, Children(marker=uuid7().replace("-", ""), force_kill=shutdown.force_kill))
+    children = Children(marker=uuid7().replace("-", ""), force_kill=shutdown.force_kill)
+    agent = make_agent(config.agent, children)
     code = 1
     async with handle_signals(shutdown):
         with shutdown.interrupted:
@@ -69,13 +68,13 @@ def _options(project: Project, config: Config) -> AgentOptions:
 
 
 def pending(project: Project) -> str:
-    """What the conversation begins with; nothing when nothing waits for the person."""
+    """Return the conversation's first message; empty if nothing waits for the person."""
     waiting = [
         _count(len(entries(project.spec_issues)), "spec issue", "spec issues"),
         _count(len(entries(project.tbd)), "finding", "findings"),
     ]
-    told = " and ".join(filter(None, waiting))
-    return f"Waiting for me: {told}. Let us go through them one by one." if told else ""
+    counts = " and ".join(filter(None, waiting))
+    return f"Waiting for me: {counts}. Let us go through them one by one." if counts else ""
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -1,4 +1,4 @@
-"""What each role may say and do."""
+"""The roles of agents: their markers, and which are read-only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from cuggino.events import (
 
 
 class Role(StrEnum):
-    """The first four are the loop's and the watch's; a worker does one task in a sandbox, an evaluator says what
-    that task needs, a triage says why a check has failed."""
+    """A loop has a planner, an implementer and a reviewer; a watch has an audit.
+
+    A worker does one task in a sandbox, an evaluator decides what that task needs, a triage decides why a check failed.
+    """
 
     PLANNER = "planner"
     IMPLEMENTER = "implementer"
@@ -31,12 +33,12 @@ class Role(StrEnum):
 
     @property
     def markers(self) -> tuple[type[LlmMarkerEvent], ...]:
-        """The markers that count in this role's text; all others stay text."""
+        """The markers that count in this role's text; others stay text."""
         return _MARKERS[self]
 
     @property
     def read_only(self) -> bool:
-        """Held to reading, by the backend's permissions, but for the paths that it is given to write."""
+        """Whether the backend's permissions deny writing, except to the paths that the agent is given."""
         return self in (Role.REVIEWER, Role.AUDIT, Role.EVALUATOR, Role.TRIAGE)
 
 

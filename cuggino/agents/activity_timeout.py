@@ -1,4 +1,4 @@
-"""A scope around an agent, whose deadline moves with what the agent does."""
+"""A scope around an agent whose deadline moves with the agent's activity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import msgspec
 import trio
 
-from cuggino.agents.retry import Overlong, Silent
+from cuggino.agents.retry import IdleTimeout, TotalTimeout
 from cuggino.config import Limits
 from cuggino.events import Event, Send, ToolCall, ToolResult
 
@@ -22,14 +22,17 @@ class ActivityLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, limits: Limits) -> ActivityLimits:
-        """The configured limits."""
+        """Return the configured limits."""
         return cls(idle=limits.idle_timeout, total=limits.agent_timeout)
 
 
 class ActivityTimeout:
-    """Cancels its scope when the agent was silent for too long, or took too long.
+    """Cancels `scope` when the agent was idle for too long, or took too long in total.
 
-    A tool that is still running is no silence. Nor is the time that whoever shows an event takes for it.
+    Every event counts as activity, pings and results of tools included: the idle limit is counted from the moment at
+    which the last event was sent. It is suspended while a tool is running, which is from its ToolCall to the ToolResult
+    of the same ID, and while an event is being sent: a slow receiver is not the agent's idleness. The total limit is
+    counted from `begin` and never suspended. After `finish_within` only the given time counts.
     """
 
     def __init__(self, limits: ActivityLimits, send: Send) -> None:
@@ -41,18 +44,19 @@ class ActivityTimeout:
         self._finishing = False
 
     def begin(self) -> None:
+        """Start counting: the agent is about to be started."""
         self._ends = trio.current_time() + self._limits.total
         self._rearm()
 
     def finish_within(self, seconds: float) -> None:
-        """The agent has said that it is finished: it has so long to end, silent or not."""
+        """Replace both limits from the next event on: the agent is finished, and has `seconds` to exit."""
         if self.scope.cancel_called:
             return
         self._finishing = True
         self._ends = trio.current_time() + seconds
 
     async def pass_on(self, event: Event) -> None:
-        """The agent did something: its event is sent on. Last words of one that is being stopped move no deadline."""
+        """Send an event of the agent, which counts as activity. Once the scope is cancelled, no deadline moves."""
         if self.scope.cancel_called:
             await self._send(event)
             return
@@ -64,14 +68,15 @@ class ActivityTimeout:
         await self._send(event)
         self._rearm()
 
-    def verdict(self) -> Silent | Overlong | None:
-        """Why the scope was cancelled; None: not by this."""
+    def verdict(self) -> IdleTimeout | TotalTimeout | None:
+        """Return which limit cancelled the scope; None if none did."""
         if not self.scope.cancelled_caught or trio.current_time() < self.scope.deadline:
             return None
         if trio.current_time() >= self._ends:
-            return Overlong(self._limits.total, self._limits.total_option)
-        return Silent(self._limits.idle, self._limits.idle_option)
+            return TotalTimeout(self._limits.total, self._limits.total_option)
+        return IdleTimeout(self._limits.idle, self._limits.idle_option)
 
     def _rearm(self) -> None:
-        silent = math.inf if self._tools or self._finishing else trio.current_time() + self._limits.idle
-        self.scope.deadline = min(self._ends, silent)
+        suspended = self._tools or self._finishing
+        idle = math.inf if suspended else trio.current_time() + self._limits.idle
+        self.scope.deadline = min(self._ends, idle)

@@ -1,7 +1,7 @@
-"""What an agent is to the rest of the program, and what a backend has to tell about a program.
+"""`Agent`, which the rest of cuggino knows, and `Backend`, which describes one program to this package.
 
-The loop knows `Agent` only. A backend is pure: it says how its program is started, turns the lines
-that the program prints into events, and names its errors. `cuggino.agents.headless` does the waiting.
+A backend is pure: it knows how its program is started, turns the lines that the program prints into events, and names
+its errors. `cuggino.agents.headless` does the waiting. `cuggino.agents.backends` makes an Agent of a name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from cuggino.agents.prerequisites import Prerequisite
 from cuggino.errors import LlmSessionError
 from cuggino.events import LlmAgentEvent, Send, UsageReport
 from cuggino.manifest import Permits
@@ -21,11 +22,10 @@ from cuggino.roles import Role
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One run of an agent.
 
-    `output` is the file that the program's stdout is appended to; its stderr goes beside it, to
-    `output` with the suffix `.err`. Both are 0600, and stay until the caller removes them.
-    `writable` are the paths that a read-only role may write all the same (its review, say); for other
-    roles they only say where its result is expected. `session_id` names a new conversation,
-    `resume_session_id` goes on with one; ids are UUIDs that the caller chose.
+    The program's stdout is appended to `output`, and its stderr to `output` with the suffix `.err`. Both files are
+    0600 and stay until the caller deletes them. `writable` are the paths that even a read-only role may write, such as
+    its review; for other roles they only show where the result is expected. `session_id` starts a new conversation,
+    `resume_session_id` resumes one; both are UUIDs that the caller chose.
     """
 
     role: Role
@@ -41,24 +41,24 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     writable: tuple[Path, ...] = ()
     budget_usd: float | None = None
     environment: Mapping[str, str] | None = None
-    """The whole environment; None inherits cuggino's own."""
+    """The complete environment; None inherits cuggino's own."""
     permits: Permits | None = None
-    """A sandbox's rules, which become the program's own permission settings; None: outside of a sandbox."""
+    """The rules of a sandbox, which become the program's own permission settings; None outside of a sandbox."""
     foreign: bool = False
-    """The project is other people's: none of the agent settings, hooks or instructions that lie in it are used."""
+    """The project is other people's: agent settings, hooks and instructions in it are not used."""
     launcher: tuple[str, ...] = ()
-    """A command in front of the program's own (a jail, another machine), in which the program is looked up."""
+    """A command that starts the program elsewhere (in a jail, on another machine) and looks it up there."""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """A use of a tool that the agent's own permissions denied, in the program's own names."""
+    """A tool call that the agent's own permissions denied, in the program's own names."""
 
     tool: str
     input: Any = None
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent ended, when it ended well. `exit_status` is negative for a signal."""
+    """How a successful run ended. `exit_status` is negative for a signal."""
 
     exit_status: int
     session_id: str | None = None
@@ -69,31 +69,30 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(Protocol):
-    """A program that plans, implements, reviews."""
+    """A program that plans, implements or reviews. This protocol is all that the rest of cuggino knows of agents."""
 
     @property
     def name(self) -> str: ...
 
     async def spawn(self, options: AgentOptions, send: Send) -> AgentResult:
-        """Run headless until it ends by itself, its events sent as they happen, markers found.
+        """Run without a person until the program ends. Events, markers among them, are sent as they happen.
 
-        Cancelled, it asks the program to stop in the program's own way, waits up to 5 s, and kills what
-        is left of its process tree: when this returns or raises, nothing of it is alive.
-        Raises LlmSessionError when the agent failed.
+        When cancelled, ask the program to stop in its own way, wait up to 5 s, and kill the rest of its process tree.
+        No process of the tree is alive when this returns or raises. Raise LlmSessionError if the agent failed.
         """
         ...
 
     async def interactive(self, options: AgentOptions) -> int:
-        """Run with the person's own terminal; returns the exit code."""
+        """Run with the person's own terminal; return the exit code. Raise LlmSessionError if it cannot be started."""
         ...
 
     def own_name(self, conversation: str) -> str:
-        """What the program itself calls the conversation that was begun under this id: what another process resumes."""
+        """Return the program's own name of a conversation that started under this ID: another process resumes that."""
         ...
 
     @property
     def lacks(self) -> str:
-        """What its own permissions cannot enforce in a sandbox, for people; empty if there is nothing."""
+        """What its own permissions cannot enforce in a sandbox, as a text for people; empty if there is nothing."""
         ...
 
     @property
@@ -102,28 +101,28 @@ class Agent(Protocol):
         ...
 
     def delete_conversation(self, conversation: str, *, cwd: Path, environment: Mapping[str, str]) -> None:
-        """Delete the files in which the program remembers a conversation that nobody will resume.
+        """Delete the program's files of a conversation that nobody will resume.
 
-        `conversation` is the caller's or the program's own name of it; `cwd` and `environment` are those it ran with.
+        `conversation` is the caller's or the program's own name; the conversation ran with `cwd` and `environment`.
         """
         ...
 
 
-# ---- what a backend tells ---------------------------------------------------------------------
+# ---- backends ---------------------------------------------------------------------------------
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of the agent's own text, of the message that is being written."""
+    """A piece of the agent's own text, part of the current message."""
 
     text: str
 
 
 class MessageEnd(msgspec.Struct, frozen=True):
-    """The message is over: no marker reaches beyond it."""
+    """The current message is complete: no marker reaches beyond it."""
 
 
 class SignOfLife(msgspec.Struct, frozen=True):
-    """Something moved; nothing to tell."""
+    """The agent is alive; there is nothing to report."""
 
 
 MESSAGE_END = MessageEnd()
@@ -133,9 +132,9 @@ Decoded: TypeAlias = Text | MessageEnd | SignOfLife | LlmAgentEvent
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is started. `environment` is laid over the inherited one; None takes a name out.
+    """How a program is started. `environment` changes the inherited one; None removes a variable.
 
-    `files` are there for the length of the run, 0600: settings that the program takes from nowhere else.
+    `files` exist during the run, 0600: settings that the program accepts only as files.
     """
 
     argv: tuple[str, ...]
@@ -145,34 +144,34 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decoder(Protocol):
-    """The lines of one run → what they mean. Pure; fed in order; never raises for a line."""
+    """The lines of one run → what they mean. Pure; takes lines in order; no line makes it raise."""
 
     @property
     def failure(self) -> LlmSessionError | None:
-        """Set as soon as it is certain that this run is lost, though the program goes on trying."""
+        """Set as soon as it is certain that this run will fail, even while the program still retries."""
         ...
 
     @property
     def usage(self) -> UsageReport | None:
-        """What this run has used, as far as the program has told."""
+        """What this run has used, as far as the program has reported it."""
         ...
 
     @property
     def session_id(self) -> str | None:
-        """The program's own name of the conversation, as soon as it has told it."""
+        """The program's own name of the conversation, as soon as it has reported it."""
         ...
 
     def feed(self, line: bytes) -> Sequence[Decoded]:
-        """One line, without its line feed. A line that is no JSON is told once, then passed over."""
+        """Decode one line, without its line feed. The first line that is not JSON is reported, others are ignored."""
         ...
 
     def finish(self, exit_status: int, stderr: str) -> AgentResult:
-        """The program has ended. Raises LlmSessionError if it failed."""
+        """Return the result of a program that has ended. Raise LlmSessionError if it failed."""
         ...
 
 
 class Backend(Protocol):
-    """A program that can be an agent. `program` is what is looked up in PATH."""
+    """A program that can be an agent. `program` is looked up in PATH."""
 
     @property
     def name(self) -> str: ...
@@ -182,18 +181,22 @@ class Backend(Protocol):
 
     @property
     def install_advice(self) -> str:
-        """What a person does when the program is missing."""
+        """How a person installs a missing program."""
         ...
 
     @property
     def lacks(self) -> str:
-        """What its own permissions cannot do in a sandbox, told to people when a spawn begins. Or nothing."""
+        """See `Agent.lacks`."""
         ...
 
     @property
     def login_environment(self) -> tuple[str, ...]:
-        """Patterns (fnmatch) of the variables that its login and its provider's address may need, for an environment
-        that is built and not inherited."""
+        """See `Agent.login_environment`."""
+        ...
+
+    @property
+    def version_arguments(self) -> tuple[str, ...]:
+        """With these the program prints its version and exits within a second, leaving no trace; or empty."""
         ...
 
     def launch(self, options: AgentOptions) -> Launch: ...
@@ -203,6 +206,12 @@ class Backend(Protocol):
     def decoder(self, options: AgentOptions) -> Decoder: ...
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:
-        """The files and folders in which the program remembers this conversation, to be removed when nobody will
-        go on with it. Reads names only. Empty where the program keeps them together with others'."""
+        """Return the files and directories that hold this conversation and nothing else. Only names are read."""
+        ...
+
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:
+        """Return what an agent that is started in `root` with this environment would find.
+
+        Only files and the environment are read; nothing is raised.
+        """
         ...

@@ -1,37 +1,26 @@
-"""What is left of a program that has ended: in words for people, and the files of its output."""
+"""Reporting how a program exited, and the files of its output."""
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import NamedTuple
-
-from cuggino.errors import LlmSessionErrorKind
 
 _LINES, _WIDTH = 10, 300
 
 
-class Cause(NamedTuple):
-    """Why a program failed, and what a person can do about it."""
-
-    kind: LlmSessionErrorKind
-    what: str
-    advice: str = ""
-
-
 def stderr_beside(output: Path) -> Path:
-    """Where the stderr goes of a program whose stdout goes to `output`."""
+    """Return where stderr goes if stdout goes to `output`."""
     return output.with_name(f"{output.name}.err")
 
 
 def delete_output(output: Path) -> None:
-    """Remove what a program has printed, both files: it may hold secrets."""
+    """Delete both files of a program's output, which may contain secrets."""
     for path in (output, stderr_beside(output)):
         path.unlink(missing_ok=True)
 
 
 def describe_exit(exit_status: int) -> str:
-    """`exit status 1`; `killed by SIGKILL`; `exit status 143, SIGTERM`."""
+    """Return `exit status 1`, `killed by SIGKILL`, or `exit status 143, SIGTERM`."""
     if exit_status < 0:
         return f"killed by {_signal_name(-exit_status)}"
     if exit_status > 128 and (name := _signal_name(exit_status - 128)).startswith("SIG"):
@@ -40,7 +29,7 @@ def describe_exit(exit_status: int) -> str:
 
 
 def last_lines(stderr: str) -> str:
-    """The last lines; cut, since a program that breaks may print its source, on one line."""
+    """Return the last lines, each cut: a program that breaks may print its whole source as one line."""
     lines = stderr.strip().splitlines()[-_LINES:]
     return "\n".join(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…" for line in lines)
 

@@ -1,7 +1,7 @@
-"""A backend's program, run headless: started, followed, decoded, stopped. Or handed to a person, with their terminal.
+"""A backend's program as an Agent: started, followed, decoded, stopped; or handed to a person with their terminal.
 
-The one place where an agent's bytes become events. A line crosses no channel here: the decoder and the
-marker parser are pure machines that this task feeds, and what they find goes straight to `send`.
+This is the one place where an agent's bytes become events. A line crosses no channel here: one task feeds the decoder
+and the marker parser, which are pure, and passes what they find to `send`.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from cuggino.process.children import Child, Children, Command
 from cuggino.process.follow import Follower, LineSplitter
 
 LAST_WORDS = 1.0
-"""Seconds in which what a stopped agent has still printed is read and sent."""
+"""Maximum seconds for reading and sending what a stopped agent printed last."""
 
 PING_INTERVAL = 0.1
-"""Seconds between two PingEvents at the least."""
+"""Minimum seconds between two PingEvents."""
 
 STDERR_SHOWN = 2000
-"""Bytes of the end of an agent's stderr that an error may quote."""
+"""Bytes at the end of an agent's stderr that an error may quote."""
 
 
 class HeadlessAgent:
-    """The Agent made of a backend and of who owns its processes."""
+    """An Agent made of a backend and the Children that own its processes."""
 
     def __init__(self, backend: Backend, children: Children) -> None:
         self._backend = backend
         self._children = children
         self._conversations: dict[str, str] = {}
-        """The caller's names of conversations → the program's own, which not every program lets choose."""
+        """The caller's names of conversations → the program's own: not every program accepts the caller's."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class HeadlessAgent:
         finally:
             for path in launch.files:
                 path.unlink(missing_ok=True)
-            if child is not None and trio.current_effective_deadline() == -math.inf:  # stopped in the middle
+            if child is not None and trio.current_effective_deadline() == -math.inf:  # stopped before its end
                 with trio.move_on_after(LAST_WORDS, shield=True), suppress(LlmSessionError):
                     await output.until(child.gone, stream.read)
                     await stream.end(torn=True)
@@ -105,7 +105,7 @@ class HeadlessAgent:
         return decoder.finish(status, _tail(errors))
 
     async def interactive(self, options: AgentOptions) -> int:
-        """See `Agent.interactive`. The status of one that was ended by a signal is 128 and the signal's number."""
+        """See `Agent.interactive`. If a signal ended the program, its exit code is 128 plus the signal's number."""
         launch = self._backend.launch_interactive(options)
         environment = _environment(launch, options.environment)
         argv = (_find(self._backend, launch, environment), *launch.argv[1:])
@@ -143,11 +143,11 @@ class HeadlessAgent:
 
 
 class _Stream:
-    """An agent's bytes → events, sent in order, signs of life thinned.
+    """An agent's bytes → events, sent in order. Signs of life are thinned.
 
-    What a message's text says is certain only at the message's end. Tools that it uses after some text are
-    told after that text all the same, though some have run by then. Cancelled, it can be read on: a line is
-    decoded once, and an event that was being sent is not sent again.
+    The meaning of a message's text is certain only when the message is complete. Tools that it uses after some text are
+    reported after that text, though some have run by then. After a cancellation, reading can continue: no line is
+    decoded twice, and an event whose sending was cancelled is not sent again.
     """
 
     def __init__(self, decoder: Decoder, parser: MarkerParser, send: Send) -> None:
@@ -159,10 +159,10 @@ class _Stream:
         self._unsent: deque[Event] = deque()
         self._next_ping = 0.0
         self._in_text = False
-        self._behind_text: list[Event] = []
+        self._tools_after_text: list[Event] = []
 
     async def read(self, chunk: bytes) -> None:
-        """Raises the decoder's failure as soon as there is one."""
+        """Raise the decoder's failure as soon as there is one."""
         self._undecoded += self._lines.feed(chunk)
         await self._send_all()
         while self._undecoded:
@@ -173,14 +173,14 @@ class _Stream:
                 raise self._decoder.failure
 
     async def end(self, *, torn: bool = False) -> None:
-        """Nothing more will come. `torn`: the program was stopped, and what it left of a line is no line."""
+        """Take the end of the output. `torn`: the program was stopped, so an incomplete last line is ignored."""
         await self.read(b"\n" if self._lines.rest() and not torn else b"")
         self._end_message()
         await self._send_all()
 
     def _take(self, item: Decoded) -> None:
         if isinstance(item, ToolCall | ToolResult) and self._in_text:
-            self._behind_text.append(item)
+            self._tools_after_text.append(item)
         elif isinstance(item, Event):
             self._unsent.append(item)
         elif isinstance(item, Text):
@@ -196,8 +196,8 @@ class _Stream:
 
     def _end_message(self) -> None:
         self._unsent += self._parser.end()
-        behind, self._behind_text, self._in_text = self._behind_text, [], False
-        self._unsent += behind
+        self._unsent += self._tools_after_text
+        self._tools_after_text, self._in_text = [], False
 
     async def _send_all(self) -> None:
         while self._unsent:
@@ -217,14 +217,14 @@ def _environment(launch: Launch, inherited: Mapping[str, str] | None) -> dict[st
 def _command_line(
     backend: Backend, launch: Launch, environment: Mapping[str, str], launcher: Sequence[str]
 ) -> tuple[str, ...]:
-    """Behind a launcher the program is named and not looked up: it is not this machine's, perhaps."""
+    """Return the arguments to start. A launcher looks the program up itself, perhaps on another machine."""
     if launcher:
         return (*launcher, *launch.argv)
     return (_find(backend, launch, environment), *launch.argv[1:])
 
 
 def _find(backend: Backend, launch: Launch, environment: Mapping[str, str]) -> str:
-    """The program's path: it is looked up where the agent itself would look."""
+    """Return the program's path in the PATH that the agent will have."""
     program = launch.argv[0]
     found = shutil.which(program, path=environment.get("PATH"))
     if found is None:
@@ -237,7 +237,7 @@ def _find(backend: Backend, launch: Launch, environment: Mapping[str, str]) -> s
 
 
 def _tail(path: Path) -> str:
-    """The end of a file, as text; empty when there is none."""
+    """Return the end of a file as text; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - STDERR_SHOWN))

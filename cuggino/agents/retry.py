@@ -1,4 +1,4 @@
-"""When an agent did not bring its turn to an end: ask again, wait, or give up. Decided by a pure function."""
+"""What follows when an agent did not finish its turn: ask again, retry, wait, or give up. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from cuggino.config import Limits
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 
 BACKOFF_FIRST = 5.0
+"""Seconds before the first retry. The delay doubles with each further one."""
+
 BACKOFF_MOST = 300.0
-"""Seconds before the first retry, doubled for each further one, and the most it can be."""
+"""Maximum seconds before a retry, without jitter."""
 
 AFTER_RESET = timedelta(seconds=30)
-"""How long after a usage limit's reset work goes on: clocks differ."""
+"""How long after the reset of a usage limit work resumes: clocks differ."""
 
 
-class Silent(msgspec.Struct, frozen=True):
-    """It said nothing for `seconds` and no tool was running."""
+class IdleTimeout(msgspec.Struct, frozen=True):
+    """The agent was idle for `seconds`, and no tool was running."""
 
     seconds: float
     option: str = "limits.idleTimeout"
@@ -28,8 +30,8 @@ class Silent(msgspec.Struct, frozen=True):
         return f"it was silent for {self.seconds:g} s ({self.option})"
 
 
-class Overlong(msgspec.Struct, frozen=True):
-    """It ran for `seconds`."""
+class TotalTimeout(msgspec.Struct, frozen=True):
+    """The agent ran for `seconds`."""
 
     seconds: float
     option: str = "limits.agentTimeout"
@@ -39,7 +41,7 @@ class Overlong(msgspec.Struct, frozen=True):
 
 
 class NoMarker(msgspec.Struct, frozen=True):
-    """It ended by itself, without the marker that says how."""
+    """The agent ended by itself without a terminal marker."""
 
     exit_status: int
     last_words: str
@@ -50,81 +52,82 @@ class NoMarker(msgspec.Struct, frozen=True):
 
 
 class NoPlan(msgspec.Struct, frozen=True):
-    """It said PLAN_COMPLETE and there is no plan."""
+    """The agent emitted PLAN_COMPLETE, and there is no plan at `path`."""
 
     path: str
 
     def __str__(self) -> str:
-        return f"it said PLAN_COMPLETE but wrote no plan to {self.path}"
+        return f"it emitted PLAN_COMPLETE but wrote no plan to {self.path}"
 
 
-Unfinished: TypeAlias = LlmSessionError | Silent | Overlong | NoMarker | NoPlan
+Unfinished: TypeAlias = LlmSessionError | IdleTimeout | TotalTimeout | NoMarker | NoPlan
 """How a run of an agent ended that brought no terminal marker."""
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What was already tried in this turn."""
+class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many times the agent was asked again in this turn, and how many times it was retried after a failure."""
 
     nudges: int = 0
     retries: int = 0
 
 
 class AskAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """In the same conversation, to finish and to emit a marker."""
+    """Ask the agent, in the same conversation, to finish and to emit a marker."""
 
-    tally: Tally
+    attempts: Attempts
     reason: str
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """After `delay` seconds, where it stopped."""
+class RetryAfter(msgspec.Struct, frozen=True, kw_only=True):
+    """Resume the conversation after `delay` seconds."""
 
-    tally: Tally
+    attempts: Attempts
     reason: str
     delay: float
 
 
 class WaitUntil(msgspec.Struct, frozen=True, kw_only=True):
-    """Not before `until`, where it stopped."""
+    """Resume the conversation at `until`."""
 
-    tally: Tally
+    attempts: Attempts
     reason: str
     until: datetime
 
 
 class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
+    """End the turn with an error."""
+
     message: str
     advice: str = ""
     kind: LlmSessionErrorKind | None = None
 
 
-def decide(
-    ending: Unfinished, tally: Tally, limits: Limits, *, now: datetime, jitter: float
-) -> AskAgain | Retry | WaitUntil | GiveUp:
-    """What follows. `jitter` is between 0 and 1 and lengthens a delay by up to a quarter."""
+def decide_retry(
+    ending: Unfinished, attempts: Attempts, limits: Limits, *, now: datetime, jitter: float
+) -> AskAgain | RetryAfter | WaitUntil | GiveUp:
+    """Return what follows. `jitter` is between 0 and 1, and lengthens a delay by up to a quarter."""
     if isinstance(ending, LlmSessionError) and ending.kind is not LlmSessionErrorKind.CRASHED:
-        return _after_error(ending, tally, limits, now=now, jitter=jitter)
+        return _decide_after_error(ending, attempts, limits, now=now, jitter=jitter)
     reason = str(ending.message if isinstance(ending, LlmSessionError) else ending)
-    if tally.nudges >= limits.nudges:
-        asked = f", asked again {_times(tally.nudges)}" if tally.nudges else ""
+    if attempts.nudges >= limits.nudges:
+        asked = f", asked again {_times(attempts.nudges)}" if attempts.nudges else ""
         return GiveUp(message=f"The agent did not finish{asked}: {reason}")
-    return AskAgain(tally=msgspec.structs.replace(tally, nudges=tally.nudges + 1), reason=reason)
+    return AskAgain(attempts=msgspec.structs.replace(attempts, nudges=attempts.nudges + 1), reason=reason)
 
 
-def _after_error(
-    error: LlmSessionError, tally: Tally, limits: Limits, *, now: datetime, jitter: float
-) -> Retry | WaitUntil | GiveUp:
+def _decide_after_error(
+    error: LlmSessionError, attempts: Attempts, limits: Limits, *, now: datetime, jitter: float
+) -> RetryAfter | WaitUntil | GiveUp:
     match error.kind:
         case LlmSessionErrorKind.USAGE_LIMIT if error.resets_at is not None and error.resets_at > now:
-            return WaitUntil(tally=tally, reason=error.message, until=error.resets_at + AFTER_RESET)
+            return WaitUntil(attempts=attempts, reason=error.message, until=error.resets_at + AFTER_RESET)
         case LlmSessionErrorKind.OVERLOADED | LlmSessionErrorKind.NETWORK | LlmSessionErrorKind.USAGE_LIMIT:
-            if tally.retries >= limits.retries:
-                tried = f" (tried again {_times(tally.retries)})" if tally.retries else ""
-                return GiveUp(message=f"{error.message}{tried}", advice=error.advice, kind=error.kind)
-            delay = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(tally.retries, 10)) * (1 + jitter / 4)
-            return Retry(
-                tally=msgspec.structs.replace(tally, retries=tally.retries + 1), reason=error.message, delay=delay
-            )
+            if attempts.retries >= limits.retries:
+                retried = f" (tried again {_times(attempts.retries)})" if attempts.retries else ""
+                return GiveUp(message=f"{error.message}{retried}", advice=error.advice, kind=error.kind)
+            delay = min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(attempts.retries, 10)) * (1 + jitter / 4)
+            more = msgspec.structs.replace(attempts, retries=attempts.retries + 1)
+            return RetryAfter(attempts=more, reason=error.message, delay=delay)
     return GiveUp(message=error.message, advice=error.advice, kind=error.kind)
 
 

@@ -7,17 +7,17 @@ from uuid import uuid4
 
 from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
 from cuggino.agents.agent import Agent, AgentOptions
-from cuggino.agents.prompts import Prompt, ask_again, go_on
+from cuggino.agents.prompts import Prompt, ask_again, resume
 from cuggino.agents.retry import (
     AskAgain,
+    Attempts,
     GiveUp,
     NoMarker,
     NoPlan,
-    Retry,
-    Tally,
+    RetryAfter,
     Unfinished,
     WaitUntil,
-    decide,
+    decide_retry,
 )
 from cuggino.config import Limits
 from cuggino.errors import LlmSessionError, LoopError
@@ -65,7 +65,7 @@ async def take_turn(
     """
     limits = context.config.limits
     iteration = session.state.course.iteration
-    tally = Tally()
+    attempts = Attempts()
     conversation: str | None = None
     text = prompt.task
     while True:
@@ -95,20 +95,20 @@ async def take_turn(
         assert ending is not None
         if fresh and not run.active:
             conversation = None
-        match decide(ending, tally, limits, now=context.now(), jitter=context.random.random()):
+        match decide_retry(ending, attempts, limits, now=context.now(), jitter=context.random.random()):
             case GiveUp() as give_up:
                 raise LoopError(give_up.message, role, advice=give_up.advice, kind=give_up.kind)
             case AskAgain() as again:
-                tally, text = again.tally, ask_again(role)
-                await send(AgentRetry(iteration=iteration, attempt=tally.nudges, reason=again.reason, delay=0.0))
-            case Retry() as retry:
-                tally, text = retry.tally, go_on(role)
+                attempts, text = again.attempts, ask_again(role)
+                await send(AgentRetry(iteration=iteration, attempt=attempts.nudges, reason=again.reason, delay=0.0))
+            case RetryAfter() as retry:
+                attempts, text = retry.attempts, resume(role)
                 await send(
-                    AgentRetry(iteration=iteration, attempt=tally.retries, reason=retry.reason, delay=retry.delay)
+                    AgentRetry(iteration=iteration, attempt=attempts.retries, reason=retry.reason, delay=retry.delay)
                 )
                 await context.sleep(retry.delay)
             case WaitUntil() as wait:
-                tally, text = wait.tally, go_on(role)
+                attempts, text = wait.attempts, resume(role)
                 await send(AgentWaiting(iteration=iteration, until=wait.until, reason=wait.reason))
                 await sleep_until(wait.until, context)
 

@@ -16,7 +16,7 @@ import trio
 
 from cuggino import events
 from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
-from cuggino.agents.retry import Silent
+from cuggino.agents.retry import IdleTimeout
 from cuggino.events import Event, ProgressState, ProgressUpdate, Send
 
 UPDATES = 5.0
@@ -90,7 +90,7 @@ class Monitor:
     @property
     def timeout(self) -> events.SpawnStatus:
         """Which of the two timeouts ended the last attempt, or the pause after it."""
-        return "idle-timeout" if isinstance(self.activity.verdict(), Silent) else "total-timeout"
+        return "idle-timeout" if isinstance(self.activity.verdict(), IdleTimeout) else "total-timeout"
 
     def pause(self) -> trio.CancelScope:
         """A scope for a wait between two attempts: it ends when the time is used up."""

@@ -11,8 +11,7 @@ from cuggino import events
 from cuggino.agents.agent import AgentOptions, AgentResult, Denial
 from cuggino.agents.exit_report import delete_output
 from cuggino.agents.prompts import Prompt
-from cuggino.agents.retry import Retry, Tally, WaitUntil
-from cuggino.agents.retry import decide as decide_again
+from cuggino.agents.retry import Attempts, RetryAfter, WaitUntil, decide_retry
 from cuggino.errors import LlmSessionError
 from cuggino.events import (
     AgentMessage,
@@ -123,7 +122,7 @@ class Work:
 
     async def _until_it_ends(self) -> AgentResult | None:
         """None: it was stopped for its time. A provider that is overloaded is waited for, within that time."""
-        tally = Tally()
+        attempts = Attempts()
         while True:
             self._attempt += 1
             await self._send(LLMStarted(agent=self._agent.name, attempt=self._attempt))
@@ -134,9 +133,9 @@ class Work:
             except LlmSessionError as error:
                 why = error.message
                 limits, jitter = self._context.config.limits, self._context.random.random()
-                match decide_again(error, tally, limits, now=self._context.now(), jitter=jitter):
-                    case Retry() as retry:
-                        pause, tally = retry.delay, retry.tally
+                match decide_retry(error, attempts, limits, now=self._context.now(), jitter=jitter):
+                    case RetryAfter() as retry:
+                        pause, attempts = retry.delay, retry.attempts
                     case WaitUntil() as wait:
                         pause = (wait.until - self._context.now()).total_seconds()
                     case _:

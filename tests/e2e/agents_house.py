@@ -24,7 +24,7 @@ from tests.e2e.leftovers import left
 from tests.e2e.messages import Block, Say, Script, Use
 from tests.e2e.programs import programs_folder
 from tests.e2e.provider import Asked, Asker
-from tests.e2e.providers import PROVIDERS, force_kill
+from tests.e2e.providers import PROVIDERS, limit_retries
 from tests.process.house import House
 
 
@@ -59,7 +59,7 @@ class AgentsHouse(House):
         self, folder: Path, names: Set[BackendName], scripts: Mapping[str, Script | Asker], config: Mapping[str, Any]
     ) -> None:
         self.asked: list[tuple[str, str]] = []
-        """Which role has asked which program's model, each once, in order."""
+        """Which role asked which program's model, each once, in order."""
         self._folder = folder
         self._names = names
         self._scripts = {**_GOOD, **scripts}
@@ -76,10 +76,10 @@ class AgentsHouse(House):
             self._models["PATH"] = os.pathsep.join((str(programs), os.environ["PATH"]))
             yield
 
-    def force_kill(self) -> None:
-        """Have the programs give up soon where they would try again for minutes."""
+    def limit_retries(self) -> None:
+        """Make the programs give up soon instead of retrying for minutes."""
         for name in self._names:
-            self._models |= force_kill(name, self.home)
+            self._models |= limit_retries(name, self.home)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class AgentsHouse(House):
 
     @property
     def commits(self) -> list[str]:
-        """What the commits say, oldest first, without the first one."""
+        """The commit messages, oldest first, without the first one."""
         return self.git("log", "--reverse", "--format=%B%x00").replace("\0\n", "\0").split("\0")[1:-1]
 
     def left(self) -> list[str]:

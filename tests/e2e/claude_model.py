@@ -31,7 +31,7 @@ CLAUDE = ClaudeProvider()
 def _own(block: Block) -> Block:
     match block:
         case Use():
-            name, arguments = _NAMES[block.name]
+            name, arguments = _NAMES.get(block.name, (block.name, {}))
             return Use(name, {arguments.get(key, key): value for key, value in block.input.items()})
         case Fail(status=401):
             return bad_key()

@@ -48,7 +48,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 @dataclass
 class UsageLimit(Fail):
-    """The limit of a subscription, as it is told to one."""
+    """The usage limit of a subscription."""
 
     status: int = 429
     error: str = "usage_limit_reached"
@@ -57,7 +57,7 @@ class UsageLimit(Fail):
 
 
 class CodexAsked:
-    """What codex asked."""
+    """A request of codex."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.body = body

@@ -1,8 +1,9 @@
-"""The ground on which each backend is held to the contract: its program, its model, and what cannot be asked of it."""
+"""Running a backend's real program against its model: `Stage`, for the tests of one program and of all."""
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,28 +13,27 @@ from uuid import uuid4
 import msgspec
 
 from cuggino.agents.agent import AgentOptions, AgentResult
-from cuggino.agents.backends import backend
-from cuggino.agents.headless import HeadlessAgent
+from cuggino.agents.backends import make_agent
 from cuggino.config import BackendName
 from cuggino.errors import LlmSessionError
 from cuggino.events import AgentMessage, Event, PingEvent, SystemMessage, ToolCall, ToolResult, UsageReport
 from cuggino.process.children import Children
 from cuggino.roles import Role
 from tests.e2e.leftovers import left
-from tests.e2e.messages import Script
+from tests.e2e.messages import Script, Turn, Use
 from tests.e2e.programs import programs_folder
 from tests.e2e.provider import Asker, Served
-from tests.e2e.providers import PROVIDERS, force_kill
+from tests.e2e.providers import PROVIDERS, limit_retries
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A backend. `unseen` are behaviours that cannot be seen with it, each with the reason."""
+    """A backend. `unseen` are behaviours that cannot be tested with it, each with the reason."""
 
     name: BackendName
     tells_a_failed_command: bool = True
-    """A command's exit code is a part of its protocol, and not only of what the model reads."""
+    """Its protocol reports a failed command; otherwise only the model learns of it."""
     writes_elsewhere: bool = False
-    """Its permissions do not hold a read-only role back from writing where it may not."""
+    """Its permissions do not prevent a read-only role from writing elsewhere."""
     unseen: Mapping[str, str] = {}
 
 
@@ -55,21 +55,21 @@ class Ran(msgspec.Struct):
         return self.error
 
     @property
-    def told(self) -> list[Event]:
-        """What the agent said and did, the pieces of a text joined, without signs of life and figures."""
-        told: list[Event] = []
+    def reported(self) -> list[Event]:
+        """The agent's text and tools, pieces of a text joined, without signs of life, system messages and usage."""
+        reported: list[Event] = []
         for event in self.events:
             if isinstance(event, PingEvent | SystemMessage | UsageReport):
                 continue
-            if isinstance(event, AgentMessage) and told and isinstance(last := told[-1], AgentMessage):
-                told[-1] = AgentMessage(text=last.text + event.text)
+            if isinstance(event, AgentMessage) and reported and isinstance(last := reported[-1], AgentMessage):
+                reported[-1] = AgentMessage(text=last.text + event.text)
             else:
-                told.append(event)
-        return told
+                reported.append(event)
+        return reported
 
     @property
     def text(self) -> str:
-        return "".join(event.text for event in self.told if isinstance(event, AgentMessage)).strip()
+        return "".join(event.text for event in self.reported if isinstance(event, AgentMessage)).strip()
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -93,9 +93,9 @@ class Stage:
             path.mkdir()
         real = () if case.name == "scripted" else (case.name,)
         self.programs = programs_folder(folder / "bin", *real)
-        self.agent = HeadlessAgent(backend(case.name), Children(marker=uuid4().hex))
+        self.agent = make_agent(case.name, Children(marker=uuid4().hex))
         self.sent: list[Event] = []
-        """What the run that is going on has told."""
+        """The events of the current run."""
         self._runs = 0
 
     @contextmanager
@@ -114,22 +114,21 @@ class Stage:
         *,
         environment: Mapping[str, str] | None = None,
         role: Role = Role.IMPLEMENTER,
-        hurried: bool = False,
+        few_retries: bool = False,
         **options: Any,
     ) -> Ran:
-        """One run, started as the loop starts it. `environment` is laid over the provider's own."""
+        """One run, started like a loop does. `environment` changes the provider's own."""
         whole = self.environment(url, **(environment or {}))
-        if hurried:
-            whole |= force_kill(self.case.name, self.home)
+        if few_retries:
+            whole |= limit_retries(self.case.name, self.home)
         self._runs += 1
-        options = {"prompt": "Begin.", "skip_permissions": not role.read_only, **options}
+        options = {"prompt": "Begin.", "cwd": self.project, "skip_permissions": not role.read_only, **options}
         self.sent = []
         ran = Ran(self.sent)
         try:
             ran.result = await self.agent.spawn(
                 AgentOptions(
                     role=role,
-                    cwd=self.project,
                     output=self.folder / f"{self._runs}.out",
                     environment=whole,
                     **options,
@@ -140,8 +139,27 @@ class Stage:
             ran.error = error
         return ran
 
+    async def ask(self, *turns: Turn, **options: Any) -> tuple[Ran, list[Any]]:
+        """One run with a script, and the requests that the program made."""
+        with self.serving(turns) as served:
+            return await self.run(served.url, **options), list(served.requests)
+
     async def _take(self, event: Event) -> None:
         self.sent.append(event)
 
     def left(self) -> list[str]:
         return left(self.canary, self.folder)
+
+
+def shell(command: str) -> Use:
+    return Use("shell", {"command": command})
+
+
+def write(path: Path | str, content: str = "written\n") -> Use:
+    return Use("write", {"path": str(path), "content": content})
+
+
+def unreachable() -> str:
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"

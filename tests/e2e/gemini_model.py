@@ -60,7 +60,7 @@ GEMINI = GeminiProvider()
 
 
 class GeminiRequest:
-    """What gemini asked."""
+    """A request of gemini."""
 
     def __init__(self, body: Mapping[str, Any], model: str) -> None:
         self.body = body

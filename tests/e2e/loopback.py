@@ -1,4 +1,4 @@
-"""A model on 127.0.0.1 that plays scripts to the real claude: no key, no person's login, no money.
+"""A model on 127.0.0.1 that plays scripts to the real claude, without a key, a login or costs.
 
     def route(request: Request) -> Script:
         return [
@@ -10,8 +10,8 @@
         subprocess.run([claude, "-p", …], env=claude_environment(home, server.url))
         assert server.requests[0].first_user == "…"
 
-A script is a list of turns, a turn a list of blocks. Which turn is played follows from the request, by the number
-of the assistant's messages in it, never from what the server has done before: so resumed and parallel runs work.
+A script is a list of turns, a turn a list of blocks. The number of the assistant's messages in the request selects the
+turn, never what the server did before: so resumed and parallel runs work.
 A turn's blocks are sent in order; each argument of `Say` becomes a content block of its own. Faults are blocks too:
 
     Fail(529, times=2)       a request of this turn is refused twice; then the rest of the turn is played
@@ -19,7 +19,7 @@ A turn's blocks are sent in order; each argument of `Say` becomes a content bloc
     Wait(0.5)                half a second passes
     Drop()                   the connection breaks, here
     Stall()                  nothing more comes until the server is closed
-    Spent(output=20_000)     what the turn is told to have cost, in tokens
+    Spent(output=20_000)     the reported cost of the turn, in tokens
 
 `route` is called for every request of a conversation, and may look at whatever is in it. `by_role` makes one for a
 whole loop of several agents, each known by words of its prompt. Requests without tools (claude's own: titles, quota)
@@ -79,7 +79,7 @@ __all__ = [
 
 
 class Request:
-    """What claude asked."""
+    """A request of claude."""
 
     def __init__(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         self.body = body
@@ -133,7 +133,7 @@ Route: TypeAlias = Callable[[Request], Script]
 
 
 def always(*turns: Turn) -> Route:
-    """The same script for everyone."""
+    """Return a route with the same script for every request."""
     return lambda _: turns
 
 

@@ -1,4 +1,4 @@
-"""What a scripted model says: the blocks of a script, and their form in the Messages API."""
+"""The blocks of a scripted model's answers, and their form in the Messages API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Use:
 
 @dataclass
 class Fail:
-    """An HTTP error. `times`: how often before the turn goes on; None: always."""
+    """An HTTP error. `times`: how many requests fail before the turn continues; None for all."""
 
     status: int
     error: str = "api_error"

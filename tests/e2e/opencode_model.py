@@ -35,7 +35,7 @@ _PLUGIN = {"dependencies": {"@opencode-ai/plugin": "0.0.0"}}
 
 
 class OpencodeAsked:
-    """What opencode asked."""
+    """A request of opencode."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.body = body

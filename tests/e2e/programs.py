@@ -1,4 +1,4 @@
-"""Where the real programs are: below .tools, as `just e2e` installs them. Nothing of a person's is looked at."""
+"""The real programs below .tools, where `just e2e` installs them. A person's own ones are not used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find_program(name: str) -> Path | None:
 
 
 def program(name: str) -> Path:
-    """The program. Without it the test is skipped, unless CUGGINO_E2E=1 says that it must run."""
+    """Return the program. Without it the test is skipped, or fails with CUGGINO_E2E=1."""
     found = find_program(name)
     if found is not None:
         return found
@@ -39,7 +39,7 @@ def program(name: str) -> Path:
 
 
 def programs_folder(folder: Path, *names: str) -> Path:
-    """The folder, for the front of PATH, in which the names are these programs."""
+    """Return a directory, for the front of PATH, in which the names are these programs."""
     folder.mkdir(exist_ok=True)
     for name in names:
         (folder / name).symlink_to(program(name))

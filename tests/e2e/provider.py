@@ -1,4 +1,4 @@
-"""One script for every agent's program: what a loopback model must be able to play, whatever it speaks.
+"""One script for every agent's program, played by a loopback model, whatever its API.
 
 A `Provider` is a program and the model that the tests give it. Scripts are those of `tests.e2e.messages`; tools have
 neutral names here, and each provider turns them into its program's own:
@@ -7,9 +7,8 @@ neutral names here, and each provider turns them into its program's own:
     Use("write", {"path": "/abs/a.txt", "content": "…"})
     Use("read", {"path": "/abs/a.txt"})
 
-Which turn is played follows from the request (the number of the model's turns in it), never from what the server did
-before. `Fail` with 401 is a refused key and with 529 or 503 an overloaded provider, in the form of the program's own
-API.
+The number of the model's turns in the request selects the turn, never what the server did before. `Fail` with 401 is a
+rejected key, and with 529 or 503 an overloaded provider, in the form of the program's own API.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class Asked(Protocol):
 
     @property
     def text(self) -> str:
-        """All that stands in it: instructions, prompts, tool results."""
+        """Everything in it: instructions, prompts, tool results."""
         ...
 
     @property
     def turn(self) -> int:
-        """How many turns of the model lie behind."""
+        """How many turns the model has answered."""
         ...
 
     @property
@@ -53,14 +52,14 @@ Asker: TypeAlias = Callable[[Asked], Script]
 
 
 class Served(Protocol):
-    """A model that is being served."""
+    """A running model."""
 
     @property
     def url(self) -> str: ...
 
     @property
     def requests(self) -> Sequence[Asked]:
-        """What was asked, in order."""
+        """The requests, in order."""
         ...
 
 
@@ -73,11 +72,11 @@ class Provider(Protocol):
         ...
 
     def serve(self, asker: Asker) -> AbstractContextManager[Served]:
-        """A model on 127.0.0.1 for the length of the block. An exception in `asker` is raised at its end."""
+        """Run a model on 127.0.0.1 during the block. An exception in `asker` is raised at its end."""
         ...
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
-        """A whole environment, with dummy keys, in which the program (in PATH, from .tools) speaks with nobody else.
+        """Return a complete environment, with dummy keys, in which the program (from .tools) contacts nobody else.
 
         May write the program's own configuration into `home`.
         """

@@ -22,9 +22,9 @@ PROVIDERS: Mapping[BackendName, Provider] = {
 }
 
 
-def force_kill(name: BackendName, home: Path) -> Mapping[str, str]:
-    """Have a program give up soon where it would try again for half a minute or more: what its environment needs for
-    that. Its configuration in `home` is changed."""
+def limit_retries(name: BackendName, home: Path) -> Mapping[str, str]:
+    """Make a program give up soon instead of retrying for half a minute or more: return the variables for that, and
+    change its configuration in `home`."""
     match name:
         case "claude":
             return {"CLAUDE_CODE_MAX_RETRIES": "1"}

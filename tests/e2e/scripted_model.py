@@ -1,9 +1,9 @@
 """The neutral scripts for the scripted agent, which asks no model: they become the script that it plays.
 
-The agent plays a whole run where a model is asked turn by turn, so a run goes on until a turn uses no tool; the
-next run, which is expected to resume the conversation, plays the turns after that. What a model would be asked is
-not seen: `requests` is empty, and `asker` is asked once, at the beginning, about nothing. A connection can break
-(`Drop`) only instead of an answer.
+The agent plays a whole run where a model is asked turn by turn, so a run continues until a turn uses no tool; the next
+run, which is expected to resume the conversation, plays the turns after that. There are no requests to see: `requests`
+is empty, and `asker` is called once, at the beginning, with an empty request. A connection can break (`Drop`) only
+instead of an answer.
 """
 
 from __future__ import annotations

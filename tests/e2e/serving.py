@@ -1,4 +1,4 @@
-"""What the models on 127.0.0.1 have in common, whatever they speak.
+"""What the models on 127.0.0.1 have in common, whatever their API.
 
 A request without tools is the program's own (titles, quota, which model to take): it is answered with "ok" and kept
 apart. `running` is for any server of the tests.
@@ -39,12 +39,12 @@ class ModelServer(ThreadingHTTPServer, Generic[_Asked]):
         self._asked = threading.Event()
 
     def wait_for_request(self, timeout: float = 30) -> None:
-        """Until a conversation has begun: the program is up, and waits for its answer."""
+        """Wait until a conversation has begun: the program is running, and waits for its answer."""
         if not self._asked.wait(timeout):
             raise TimeoutError("nothing was asked of the model")
 
     def answer(self, request: _Asked) -> list[Block]:
-        """The blocks to send: a Fail that has had its turns is left out."""
+        """Return the blocks to send, without a Fail that has failed `times` times."""
         if not request.tools:
             self.background.append(request)
             return [Say("ok")]
@@ -55,7 +55,7 @@ class ModelServer(ThreadingHTTPServer, Generic[_Asked]):
         self._asked.set()
         try:
             script = self._asker(request)
-        except Exception as problem:  # told at the end of the `with` block, where the test sees it
+        except Exception as problem:  # raised at the end of the `with` block, where the test sees it
             self.problems.append(problem)
             return [Fail(400, "invalid_request_error", repr(problem))]
         answer: list[Block] = []
@@ -69,7 +69,7 @@ class ModelServer(ThreadingHTTPServer, Generic[_Asked]):
 
 @contextmanager
 def model_server(asker: Callable[[_Asked], Script], handler: type[Handler[_Asked]]) -> Iterator[ModelServer[_Asked]]:
-    """A server until the block is left. What `asker` raised is raised then."""
+    """Run a server until the block is left. Exceptions of `asker` are raised then."""
     server = ModelServer(asker, handler)
     with running(server, server.closing, server.problems):
         yield server
@@ -77,7 +77,7 @@ def model_server(asker: Callable[[_Asked], Script], handler: type[Handler[_Asked
 
 @contextmanager
 def running(server: BaseServer, closing: threading.Event, problems: Sequence[Exception]) -> Iterator[None]:
-    """Serve until the block is left: `closing` tells it to answers that wait, and the problems are raised."""
+    """Serve until the block is left. Then `closing` ends answers that wait, and the problems are raised."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -88,11 +88,11 @@ def running(server: BaseServer, closing: threading.Event, problems: Sequence[Exc
         thread.join()
         server.server_close()
     if problems:
-        raise ExceptionGroup("what the server should answer is not known", problems)
+        raise ExceptionGroup("the server did not know what to answer", problems)
 
 
 class Handler(BaseHTTPRequestHandler, Generic[_Asked]):
-    """A connection of one request: it is closed behind the answer."""
+    """A connection of one request: it is closed after the answer."""
 
     protocol_version = "HTTP/1.1"
     server: ModelServer[_Asked]
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler, Generic[_Asked]):
             self.post(self.path.partition("?")[0], json.loads(self.rfile.read(length) or b"{}"))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Nothing: the test says what it wants to see."""
+        """Log nothing."""
 
     def send_json(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(body).encode()
@@ -121,19 +121,19 @@ class Handler(BaseHTTPRequestHandler, Generic[_Asked]):
             self.wfile.write(data)
 
     def begin(self) -> None:
-        """The head of a stream, once."""
+        """Send the head of a stream, once."""
         if not self.streaming:
             self._head(200, "text/event-stream", {"transfer-encoding": "chunked"})
             self.streaming = True
 
     def send(self, event: str) -> None:
-        """A piece of a stream. An empty one is its end."""
+        """Send a piece of a stream. An empty one ends it."""
         self.begin()
         data = event.encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def break_off(self, block: Stall | Drop) -> None:
-        """The connection is reset, after a Stall at the server's end."""
+        """Reset the connection; after a Stall, when the server is closed."""
         if isinstance(block, Stall):
             self.server.closing.wait()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,6 +1,6 @@
 """The real codex, started as cuggino starts it, without a loop around it: the facts that the backend relies on.
 
-What every agent does is in `test_contract`; this is what codex does in its own way.
+What every agent does is in `test_contract`; this is what is particular to codex.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cuggino.events import SystemMessage
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
 from tests.e2e.codex_model import CodexAsked, UsageLimit
-from tests.e2e.contract import Case, Ran, Stage
-from tests.e2e.messages import Drop, Fail, Say, Turn, Use
+from tests.e2e.contract import Case, Stage, shell, write
+from tests.e2e.messages import Drop, Fail, Say, Turn
 
 pytestmark = pytest.mark.e2e
 
 PLACEHOLDERS = (".agents", ".aws", ".codex")
-"""What codex's sandbox puts into folders, and takes away again."""
+"""codex's sandbox puts these into directories, and removes them again."""
 
 
 @pytest.fixture
@@ -36,28 +36,13 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(Case(name="codex"), tmp_path)
 
 
-async def run(stage: Stage, *turns: Turn, **options: Any) -> tuple[Ran, list[CodexAsked]]:
-    """One run, and what it asked of the model."""
-    with stage.serving(turns) as served:
-        ran = await stage.run(served.url, **options)
-        return ran, list(served.requests)  # type: ignore[arg-type]
-
-
-def shell(command: str) -> Use:
-    return Use("shell", {"command": command})
-
-
-def write(path: Path) -> Use:
-    return Use("write", {"path": str(path), "content": "written\n"})
-
-
 def files(folder: Path) -> list[str]:
-    """All files and folders, but for those in .git."""
+    """All files and directories, except for those in .git."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if ".git" not in path.parts)
 
 
 def configured(stage: Stage, url: str, *, before: str = "", behind: str = "") -> dict[str, str]:
-    """What makes a person's own settings of the given ones and the provider's, as an environment."""
+    """Write a person's own settings around the provider's; return the environment that uses them."""
     home = stage.home / "configured"
     home.mkdir(exist_ok=True)
     stage.environment(url)
@@ -68,45 +53,35 @@ def configured(stage: Stage, url: str, *, before: str = "", behind: str = "") ->
 # ---- what arrives -----------------------------------------------------------------------------
 
 
-async def test_the_system_prompt_is_the_developers_word_and_stays_when_a_conversation_is_gone_on_with(
+async def test_the_system_prompt_is_a_developer_message_and_stays_when_a_conversation_is_resumed(
     stage: Stage,
 ) -> None:
     conversation = str(uuid4())
-    first, [request] = await run(stage, [Say("One.")], system_prompt="You plan.", session_id=conversation)
+    first, [request] = await stage.ask([Say("One.")], system_prompt="You plan.", session_id=conversation)
     developer = [item for item in request.body["input"] if item.get("role") == "developer"]
     assert any("You plan." in str(item) for item in developer)
-    second, [request] = await run(
-        stage, [], [Say("Two.")], system_prompt="You plan.", resume_session_id=conversation, prompt="Go on."
+    second, [request] = await stage.ask(
+        [], [Say("Two.")], system_prompt="You plan.", resume_session_id=conversation, prompt="Go on."
     )
     assert (first.text, second.text) == ("One.", "Two.")
     assert "You plan." in request.text
     assert request.text.index("Begin.") < request.text.index("Go on.")
 
 
-async def test_a_resumed_run_has_used_what_it_has_used_itself(stage: Stage) -> None:
-    """codex tells what the conversation has used since it began."""
-    conversation = str(uuid4())
-    first, _ = await run(stage, [Say("One.")], session_id=conversation)
-    second, _ = await run(stage, [], [shell("true")], [Say("Two.")], resume_session_id=conversation)
-    assert first.ended_well.usage is not None
-    assert second.ended_well.usage is not None
-    assert [first.ended_well.usage.input_tokens, second.ended_well.usage.input_tokens] == [1000, 2000]
-
-
 async def test_the_model_is_the_given_one(stage: Stage) -> None:
-    _, [request] = await run(stage, [Say("Hello.")], model="gpt-of-the-tests")
+    _, [request] = await stage.ask([Say("Hello.")], model="gpt-of-the-tests")
     assert request.body["model"] == "gpt-of-the-tests"
 
 
 async def test_a_schema_is_asked_for_and_the_answer_decoded(stage: Stage) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    ran, [request] = await run(stage, [Say('```json\n{"n": 3}\n```')], schema=schema)
+    ran, [request] = await stage.ask([Say('```json\n{"n": 3}\n```')], schema=schema)
     assert ran.ended_well.structured == {"n": 3}
     assert json.dumps(schema) in request.text
 
 
 async def test_a_patch_is_a_tools_use(stage: Stage) -> None:
-    ran, _ = await run(stage, [write(stage.project / "made.txt")], [Say("Done.")])
+    ran, _ = await stage.ask([write(stage.project / "made.txt")], [Say("Done.")])
     assert [call.name for call in ran.calls] == ["apply_patch"]
     assert ran.calls[0].input == {"changes": [{"path": str(stage.project / "made.txt"), "kind": "add"}]}
     assert not ran.results[0].is_error
@@ -114,8 +89,7 @@ async def test_a_patch_is_a_tools_use(stage: Stage) -> None:
 
 async def test_commands_look_for_programs_where_codex_does(stage: Stage) -> None:
     folder = stage.folder / "programs"
-    ran, _ = await run(
-        stage,
+    ran, _ = await stage.ask(
         *([shell("echo $PATH")], [Say("Done.")]),
         environment={"PATH": f"{folder}:{stage.environment('')['PATH']}"},
     )
@@ -123,7 +97,7 @@ async def test_commands_look_for_programs_where_codex_does(stage: Stage) -> None
 
 
 async def test_its_history_is_found_by_the_id_of_the_conversation(stage: Stage) -> None:
-    ran, _ = await run(stage, [Say("Hello.")])
+    ran, _ = await stage.ask([Say("Hello.")])
     session = ran.ended_well.session_id
     assert session is not None
     [recorded] = CodexBackend().history({"HOME": str(stage.home)}, stage.project, session)
@@ -136,12 +110,12 @@ async def test_its_history_is_found_by_the_id_of_the_conversation(stage: Stage) 
 
 
 async def test_codex_tries_again_by_itself(stage: Stage) -> None:
-    ran, _ = await run(stage, [Fail(429, headers={"retry-after": "0"}, times=2), Say("Recovered.")])
+    ran, _ = await stage.ask([Fail(429, headers={"retry-after": "0"}, times=2), Say("Recovered.")])
     assert ran.text == "Recovered."
     retries = [event.text for event in ran.events if isinstance(event, SystemMessage)]
     assert [text.partition(":")[0] for text in retries] == [
-        "API not reached, or it refused, attempt 1 of 5",
-        "API not reached, or it refused, attempt 2 of 5",
+        "API not reached, or it rejected the request, attempt 1 of 5",
+        "API not reached, or it rejected the request, attempt 2 of 5",
     ]
 
 
@@ -154,7 +128,7 @@ async def test_a_connection_that_breaks_is_tried_again(stage: Stage) -> None:
 
 async def test_a_usage_limit_says_when_it_resets(stage: Stage) -> None:
     resets_at = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=30)
-    ran, requests = await run(stage, [UsageLimit(resets_at=resets_at)])
+    ran, requests = await stage.ask([UsageLimit(resets_at=resets_at)])
     assert ran.failure.kind is LlmSessionErrorKind.USAGE_LIMIT
     assert ran.failure.resets_at == resets_at + timedelta(minutes=1)
     assert len(requests) == 1
@@ -174,19 +148,19 @@ async def test_a_usage_limit_says_when_it_resets(stage: Stage) -> None:
 async def test_what_no_further_attempt_changes_is_known_soon(
     stage: Stage, fail: Fail, kind: LlmSessionErrorKind
 ) -> None:
-    ran, requests = await run(stage, [fail])
+    ran, requests = await stage.ask([fail])
     assert ran.failure.kind is kind
     assert len(requests) <= 3, "of the six that codex would make"
 
 
 async def test_no_key(stage: Stage) -> None:
-    ran, requests = await run(stage, [Say("No.")], environment={"OPENAI_API_KEY": ""})
+    ran, requests = await stage.ask([Say("No.")], environment={"OPENAI_API_KEY": ""})
     assert ran.failure.kind is LlmSessionErrorKind.SETUP
     assert requests == []
 
 
 async def test_an_unknown_conversation_is_refused(stage: Stage) -> None:
-    ran, _ = await run(stage, [Say("No.")], resume_session_id=str(uuid4()))
+    ran, _ = await stage.ask([Say("No.")], resume_session_id=str(uuid4()))
     assert ran.failure.kind is LlmSessionErrorKind.SETUP
     assert "no rollout found" in ran.failure.message
 
@@ -195,7 +169,7 @@ async def test_an_unknown_conversation_is_refused(stage: Stage) -> None:
 
 
 async def test_a_reviewers_commands_write_where_it_may_and_to_temporary_files(stage: Stage) -> None:
-    """Not to what already lies beside its file. The way to the project leads through a link."""
+    """Not to existing files beside its own. The path to the project contains a link."""
     wip = stage.project / ".cuggino" / "wip"
     wip.mkdir(parents=True)
     (wip / "0.md").write_text("the plan\n")
@@ -207,8 +181,7 @@ async def test_a_reviewers_commands_write_where_it_may_and_to_temporary_files(st
     )
     (stage.project / "code").write_text("")
     project, stage.project = stage.project, link
-    ran, _ = await run(
-        stage,
+    ran, _ = await stage.ask(
         *([shell(command)], [write(project / "new.py")], [Say("Reviewed.")]),
         role=Role.REVIEWER,
         writable=(link / ".cuggino" / "wip" / "0.review.md",),
@@ -232,11 +205,11 @@ async def test_a_persons_own_settings_do_not_open_a_read_only_role(stage: Stage)
     assert files(stage.project) == []
 
 
-async def test_what_the_sandbox_denied_is_told_to_the_model_alone(stage: Stage) -> None:
-    """A command that fails by it, and a patch, leave no line, or only that the command was begun, if it takes long. So
-    there are no denials to be told."""
-    ran, [*_, last] = await run(
-        stage, [shell("echo x > new")], [write(stage.project / "new")], [Say("No.")], role=Role.REVIEWER
+async def test_what_the_sandbox_denied_is_reported_only_to_the_model(stage: Stage) -> None:
+    """A stopped command or patch leaves no line, or only that the command started, if it takes long. So cuggino
+    learns of no denials."""
+    ran, [*_, last] = await stage.ask(
+        [shell("echo x > new")], [write(stage.project / "new")], [Say("No.")], role=Role.REVIEWER
     )
     assert "Read-only file system" in last.tool_results[0]
     assert "patch rejected" in last.tool_results[1]
@@ -271,8 +244,7 @@ def permits(**manifest: Any) -> Permits:
 
 async def test_a_sandbox_lets_an_agent_write_where_its_manifest_says(stage: Stage, sandbox: Path) -> None:
     places = ".specs/a.md .cuggino.json .git src/new docs/new docs/guide.md README.md other/new new"
-    ran, [request, answered, *_] = await run(
-        stage,
+    ran, [request, answered, *_] = await stage.ask(
         [shell(f'mkdir other .cuggino; for f in {places}; do echo x > $f && echo "[$f]"; done; rm .specs/a.md')],
         *([write(sandbox / name)] for name in (".specs/a.md", ".cuggino.json", "docs/guide.md", "src/patched.py")),
         [Say("Done.")],
@@ -293,7 +265,7 @@ async def test_a_sandbox_lets_an_agent_write_where_its_manifest_says(stage: Stag
 
 async def test_the_default_manifest_leaves_all_but_the_bounds_open(stage: Stage, sandbox: Path) -> None:
     command = "echo x > new; mkdir -p a/b; echo x > a/b/c; echo x > .specs/b.md; mkdir .cuggino; git status --short"
-    ran, _ = await run(stage, [shell(command)], [Say("Done.")], permits=permits(), skip_permissions=False)
+    ran, _ = await stage.ask([shell(command)], [Say("Done.")], permits=permits(), skip_permissions=False)
     assert "?? a/" in ran.results[0].output
     assert {"new", "a/b/c"} <= set(files(sandbox))
     assert files(sandbox / ".specs") == ["a.md"]
@@ -301,8 +273,7 @@ async def test_the_default_manifest_leaves_all_but_the_bounds_open(stage: Stage,
 
 
 async def test_what_a_manifest_does_not_let_read_is_not_read(stage: Stage, sandbox: Path) -> None:
-    ran, _ = await run(
-        stage,
+    ran, _ = await stage.ask(
         [shell("cat src/code.py; cat secrets/key; cat docs/guide.md; ls")],
         [Say("Done.")],
         permits=permits(readable_paths=("src/**",), writable_paths=("src/**",)),
@@ -313,7 +284,7 @@ async def test_what_a_manifest_does_not_let_read_is_not_read(stage: Stage, sandb
 
 async def test_tools_that_a_manifest_does_not_have_are_not_there(stage: Stage, sandbox: Path) -> None:
     manifest = permits(allowed_tools=("Read", "Write", "Edit"))
-    _, [request, *_] = await run(stage, [Say("Done.")], permits=manifest, skip_permissions=False)
+    _, [request, *_] = await stage.ask([Say("Done.")], permits=manifest, skip_permissions=False)
     assert "apply_patch" in request.tools
     assert not {"exec_command", "spawn_agent", "web_search"} & set(request.tools)
 
@@ -322,7 +293,7 @@ async def test_tools_that_a_manifest_does_not_have_are_not_there(stage: Stage, s
 
 
 def furnish(folder: Path, hooked: Path) -> None:
-    """All that codex would use of a project."""
+    """Add everything that codex would use of a project."""
     skill = folder / ".agents" / "skills" / "odd" / "SKILL.md"
     for path in (folder / ".codex", skill.parent):
         path.mkdir(parents=True)
@@ -334,7 +305,7 @@ def furnish(folder: Path, hooked: Path) -> None:
 
 
 async def furnished(stage: Stage, *, trusted: Path, **options: Any) -> CodexAsked:
-    """What a run asks of the model when the person has trusted a folder."""
+    """The request of a run in which the person has trusted a directory."""
     trust = f'\n[projects."{trusted}"]\ntrust_level = "trusted"\n'
     with stage.serving([[Say("Hello.")]]) as served:
         ran = await stage.run(served.url, environment=configured(stage, served.url, behind=trust), **options)
@@ -363,11 +334,11 @@ async def test_nothing_of_a_foreign_project_is_used(stage: Stage) -> None:
 
 
 async def test_an_agent_in_a_sandbox_sets_nothing_up_for_the_next_one(stage: Stage, sandbox: Path) -> None:
-    """Its instructions are used, which are a part of the project, and its settings if a person trusts these."""
+    """Its instructions, which are part of the project, are used, and its settings if a person trusts them."""
     (sandbox / "AGENTS.md").write_text("INSTRUCTED\n")
     command = "for f in .codex .agents; do mkdir -p $f/skills; echo x > $f/config.toml; done; ls -A"
-    _, [request, *_] = await run(
-        stage, [shell(command)], [write(sandbox / ".codex" / "hooks.json")], [Say("Done.")], permits=permits()
+    _, [request, *_] = await stage.ask(
+        [shell(command)], [write(sandbox / ".codex" / "hooks.json")], [Say("Done.")], permits=permits()
     )
     assert "INSTRUCTED" in request.text
     assert not {".codex", ".agents"} & set(files(sandbox))

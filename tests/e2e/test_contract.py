@@ -1,9 +1,8 @@
-"""What every agent does, whatever its program: one list of behaviours, and each backend is held to it."""
+"""What every agent does, whatever its program: one list of behaviours, tested with each backend."""
 
 from __future__ import annotations
 
 import inspect
-import socket
 import sys
 import time
 from datetime import UTC, datetime
@@ -14,13 +13,13 @@ import msgspec
 import pytest
 import trio
 
-from cuggino.agents.backends import backend
-from cuggino.agents.retry import AskAgain, NoMarker, Tally, decide
+from cuggino.agents.backends import inspect_program
+from cuggino.agents.retry import AskAgain, Attempts, NoMarker, decide_retry
 from cuggino.config import BackendName, Limits
 from cuggino.errors import LlmSessionErrorKind
 from cuggino.events import AgentMessage, Done, Note, ToolCall, ToolResult, UsageReport
 from cuggino.roles import Role
-from tests.e2e.contract import Case, Ran, Stage
+from tests.e2e.contract import Case, Ran, Stage, unreachable
 from tests.e2e.messages import Fail, Say, Script, Spent, Stall, Use
 from tests.e2e.provider import Asked
 
@@ -135,20 +134,20 @@ def conversation(
     return conversations[case.name]
 
 
-def test_text_markers_and_tools_are_told_in_order(conversation: Conversation) -> None:
-    assert [type(event) for event in conversation.first.told] == [
+def test_text_markers_and_tools_are_reported_in_order(conversation: Conversation) -> None:
+    assert [type(event) for event in conversation.first.reported] == [
         *(AgentMessage, ToolCall, ToolResult),
         *(AgentMessage, Note, AgentMessage, ToolCall, ToolResult),
         *(ToolCall, ToolResult),
         *(AgentMessage, Done),
     ]
-    texts = [event.text.strip() for event in conversation.first.told if isinstance(event, AgentMessage)]
+    texts = [event.text.strip() for event in conversation.first.reported if isinstance(event, AgentMessage)]
     assert texts == ["I look.", "Now", "and on.", "All of it:"]
 
 
 def test_a_marker_is_found_though_it_came_in_pieces(conversation: Conversation) -> None:
-    told = [event for event in conversation.first.told if isinstance(event, Note | Done)]
-    assert told == [Note(content="it is half done"), Done(content="the work")]
+    reported = [event for event in conversation.first.reported if isinstance(event, Note | Done)]
+    assert reported == [Note(content="it is half done"), Done(content="the work")]
 
 
 def test_a_tools_result_belongs_to_its_call(conversation: Conversation) -> None:
@@ -175,9 +174,9 @@ def test_a_result_says_how_it_ended_what_it_used_and_whose_it_was(conversation: 
     assert (resumed.input_tokens, resumed.output_tokens) == (1000, 10), "of this run alone"
 
 
-def test_a_conversation_is_gone_on_with(conversation: Conversation) -> None:
+def test_a_conversation_is_resumed(conversation: Conversation) -> None:
     """The model answers by the number of its turns in the request: it has seen the earlier ones."""
-    assert [event for event in conversation.second.told if isinstance(event, Note)] == [Note(content="resumed")]
+    assert [event for event in conversation.second.reported if isinstance(event, Note)] == [Note(content="resumed")]
     assert conversation.second.ended_well.session_id == conversation.first.ended_well.session_id
 
 
@@ -199,9 +198,9 @@ def test_prompts_of_any_size_and_with_any_signs_reach_the_model(conversation: Co
 async def test_an_agent_that_ends_without_a_word_is_asked_again(stage: Stage) -> None:
     with stage.serving([[]]) as served, trio.fail_after(60):
         ran = await stage.run(served.url)
-    assert ran.told == []
+    assert ran.reported == []
     ending = ran.error or NoMarker(ran.ended_well.exit_status, ran.ended_well.final_text)
-    assert isinstance(decide(ending, Tally(), Limits(), now=datetime.now(UTC), jitter=0), AskAgain)
+    assert isinstance(decide_retry(ending, Attempts(), Limits(), now=datetime.now(UTC), jitter=0), AskAgain)
 
 
 # ---- a read-only role -------------------------------------------------------------------------
@@ -234,7 +233,7 @@ async def test_a_read_only_role_writes_what_it_is_given_to_write_and_nothing_els
 # ---- failures ---------------------------------------------------------------------------------
 
 
-async def test_a_refused_key_is_known_in_seconds_and_a_person_is_told_what_to_do(stage: Stage) -> None:
+async def test_a_refused_key_is_known_in_seconds_with_advice_for_a_person(stage: Stage) -> None:
     asked: list[float] = []
 
     def refuse(_: Asked) -> Script:
@@ -252,16 +251,14 @@ async def test_a_refused_key_is_known_in_seconds_and_a_person_is_told_what_to_do
 
 async def test_an_overloaded_provider(stage: Stage) -> None:
     with stage.serving([[Fail(529, "overloaded_error", "Overloaded")]]) as served, trio.fail_after(60):
-        ran = await stage.run(served.url, hurried=True)
+        ran = await stage.run(served.url, few_retries=True)
     assert ran.failure.kind is LlmSessionErrorKind.OVERLOADED
     assert stage.left() == []
 
 
 async def test_a_provider_that_is_not_there(stage: Stage) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with trio.fail_after(60):
-        ran = await stage.run(url, hurried=True)
+        ran = await stage.run(unreachable(), few_retries=True)
     assert ran.failure.kind is LlmSessionErrorKind.NETWORK
     assert stage.left() == []
 
@@ -270,8 +267,8 @@ async def test_a_program_that_is_missing(stage: Stage) -> None:
     with stage.serving([[Say("?")]]) as served, trio.fail_after(10):
         ran = await stage.run(served.url, environment={"PATH": str(stage.home)})
     assert ran.failure.kind is LlmSessionErrorKind.SETUP
-    assert f"`{backend(stage.case.name).program}` was not found in PATH" in ran.failure.message
-    assert ran.failure.advice == backend(stage.case.name).install_advice
+    assert f"`{stage.case.name}` was not found in PATH" in ran.failure.message
+    assert ran.failure.advice == inspect_program(stage.case.name, {}, stage.project).install_advice
 
 
 # ---- stopping ---------------------------------------------------------------------------------
@@ -284,7 +281,7 @@ TOOL = (
 known by the files that they have open."""
 
 
-async def test_cancelled_it_ends_with_all_that_its_tool_has_started(stage: Stage) -> None:
+async def test_cancelled_it_ends_with_every_process_that_its_tool_started(stage: Stage) -> None:
     files = {f"{{{number}}}": str(stage.folder / f"begun-{number}") for number in (1, 2)}
     command = TOOL
     for words, file in files.items():

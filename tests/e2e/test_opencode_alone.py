@@ -1,16 +1,14 @@
 """The real opencode, started as cuggino starts it, without a loop around it: the facts that the backend relies on.
 
-What every agent does is in `test_contract`; this is what opencode does in its own way.
+What every agent does is in `test_contract`; this is what is particular to opencode.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,8 +18,8 @@ from cuggino.agents.agent import Denial
 from cuggino.errors import LlmSessionErrorKind
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
-from tests.e2e.contract import Case, Ran, Stage
-from tests.e2e.messages import Fail, Say, Spent, Turn, Use
+from tests.e2e.contract import Case, Stage, shell, unreachable, write
+from tests.e2e.messages import Fail, Say, Spent, Turn
 from tests.e2e.opencode_model import OpencodeAsked, nothing_to_install
 
 pytestmark = pytest.mark.e2e
@@ -32,21 +30,6 @@ _PLUGIN = 'import { writeFileSync } from "fs"; export const P = async () => { wr
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(Case(name="opencode"), tmp_path)
-
-
-async def run(stage: Stage, *turns: Turn, **options: Any) -> tuple[Ran, list[OpencodeAsked]]:
-    """One run, and what it asked of the model."""
-    with stage.serving(turns) as served:
-        ran = await stage.run(served.url, **options)
-        return ran, list(served.requests)  # type: ignore[arg-type]
-
-
-def shell(command: str) -> Use:
-    return Use("shell", {"command": command})
-
-
-def write(path: Path) -> Use:
-    return Use("write", {"path": str(path), "content": "written\n"})
 
 
 def repository(folder: Path, *, worktree: Path | None = None) -> None:
@@ -63,8 +46,8 @@ def repository(folder: Path, *, worktree: Path | None = None) -> None:
 
 
 async def test_what_it_is_given_arrives_and_nothing_else_is_asked(stage: Stage) -> None:
-    """The system prompt stands where opencode has its general one, before what it tells of the project. PWD is not
-    believed, and the model is asked for no title."""
+    """The system prompt stands where opencode has its general one, before what it adds about the project. PWD is
+    ignored, and the model is not asked for a title."""
     (stage.project / "AGENTS.md").write_text("Mind the gap.\n")
     with stage.serving([[Say("One."), Spent(input=7, output=3)]]) as served:
         ran = await stage.run(
@@ -89,13 +72,13 @@ async def test_what_it_is_given_arrives_and_nothing_else_is_asked(stage: Stage) 
     assert (ran.ended_well.usage.input_tokens, ran.ended_well.usage.cost_usd) == (7, None)
 
 
-async def test_nobody_but_the_model_is_spoken_to(stage: Stage) -> None:
+async def test_only_the_model_is_contacted(stage: Stage) -> None:
     """In the environment of these tests: no list of models, no package, no update."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not here")
     calls = stage.folder / "calls"
     launcher = ("strace", "-f", "-qq", "-e", "trace=connect", "-o", str(calls))
-    ran, _ = await run(stage, [shell("true")], [Say("Done.")], launcher=launcher)
+    ran, _ = await stage.ask([shell("true")], [Say("Done.")], launcher=launcher)
     assert ran.text == "Done."
     asked = [line for line in calls.read_text().splitlines() if "sin_addr" in line or "sin6_addr" in line]
     assert asked
@@ -107,7 +90,7 @@ async def test_nobody_but_the_model_is_spoken_to(stage: Stage) -> None:
 
 async def test_a_model_that_nobody_knows_is_named(stage: Stage) -> None:
     """The line says only under which number the error stands in the log."""
-    ran, requests = await run(stage, [Say("?")], model="loopback/no-such")
+    ran, requests = await stage.ask([Say("?")], model="loopback/no-such")
     assert ran.failure.kind is LlmSessionErrorKind.SETUP
     assert "Model not found: loopback/no-such" in ran.failure.message
     assert "opencode models" in ran.failure.advice
@@ -115,19 +98,19 @@ async def test_a_model_that_nobody_knows_is_named(stage: Stage) -> None:
 
 
 async def test_a_conversation_that_is_not_there(stage: Stage) -> None:
-    ran, _ = await run(stage, [Say("?")], resume_session_id=f"ses_{uuid4().hex}")
+    ran, _ = await stage.ask([Say("?")], resume_session_id=f"ses_{uuid4().hex}")
     assert ran.failure.kind is LlmSessionErrorKind.SETUP
     assert "Session not found" in ran.failure.message
 
 
-async def test_opencode_tries_again_by_itself(stage: Stage) -> None:
-    ran, requests = await run(stage, [Fail(503, times=2), Say("Recovered.")])
+async def test_opencode_itself_retries(stage: Stage) -> None:
+    ran, requests = await stage.ask([Fail(503, times=2), Say("Recovered.")])
     assert ran.text == "Recovered."
     assert len(requests) == 3
 
 
 async def test_a_request_that_is_refused(stage: Stage) -> None:
-    ran, requests = await run(stage, [Fail(400, "invalid_request_error", "no such parameter")])
+    ran, requests = await stage.ask([Fail(400, "invalid_request_error", "no such parameter")])
     assert ran.failure.kind is LlmSessionErrorKind.REFUSED
     assert "no such parameter" in ran.failure.message
     assert len(requests) == 1
@@ -135,10 +118,8 @@ async def test_a_request_that_is_refused(stage: Stage) -> None:
 
 async def test_a_provider_that_is_not_there(stage: Stage) -> None:
     """It tries for more than a minute, and says nothing until then."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with trio.fail_after(180):
-        ran = await stage.run(url)
+        ran = await stage.run(unreachable())
     assert ran.failure.kind is LlmSessionErrorKind.NETWORK
     assert stage.left() == []
 
@@ -146,7 +127,7 @@ async def test_a_provider_that_is_not_there(stage: Stage) -> None:
 # ---- a sandbox --------------------------------------------------------------------------------
 
 
-async def test_a_sandbox_is_held_to_its_manifest_by_opencode_itself(stage: Stage) -> None:
+async def test_opencode_itself_enforces_a_sandboxs_manifest(stage: Stage) -> None:
     """In a git worktree, as a sandbox is. A denial does not end the run."""
     sandbox = stage.folder / "sandbox"
     repository(stage.project, worktree=sandbox)
@@ -166,7 +147,7 @@ async def test_a_sandbox_is_held_to_its_manifest_by_opencode_itself(stage: Stage
         bounds=Bounds(commands=("git push",), paths=("src/kept/**",)),
     )
     script: list[Turn] = [*([use] for use in uses.values()), [Say("The end.")]]
-    ran, requests = await run(stage, *script, role=Role.WORKER, permits=permits, skip_permissions=False)
+    ran, requests = await stage.ask(*script, role=Role.WORKER, permits=permits, skip_permissions=False)
     assert ran.text == "The end."
     assert sorted(str(path.relative_to(sandbox)) for path in sandbox.rglob("*.txt")) == ["src/deep/made.txt"]
     assert not outside.exists()
@@ -186,7 +167,7 @@ async def test_a_sandbox_cannot_write_itself_other_rules_and_still_has_its_instr
     loose = {"permission": {"*": "allow"}, "agent": {"cuggino": {"permission": {"bash": {"touch *": "allow"}}}}}
     (stage.project / "opencode.json").write_text(json.dumps(loose))
     permits = Permits(manifest=SandboxManifest(allowed_commands=("true",)))
-    ran, requests = await run(stage, [shell("touch touched")], [Say("No.")], role=Role.WORKER, permits=permits)
+    ran, requests = await stage.ask([shell("touch touched")], [Say("No.")], role=Role.WORKER, permits=permits)
     assert ran.text == "No."
     assert not (stage.project / "touched").exists()
     assert "Mind the gap." in requests[0].system
@@ -203,7 +184,7 @@ async def test_what_lies_in_a_foreign_project_is_not_used(stage: Stage, foreign:
     folder.mkdir(parents=True)
     nothing_to_install(folder.parent)
     (folder / "p.js").write_text(_PLUGIN % ran_plugin)
-    _, [request] = await run(stage, [Say("Done.")], foreign=foreign)
+    _, [request] = await stage.ask([Say("Done.")], foreign=foreign)
     assert ran_plugin.exists() is not foreign
     for words in ("Mind the gap.", "Even more."):
         assert (words in request.text) is not foreign, words

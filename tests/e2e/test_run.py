@@ -1,4 +1,4 @@
-"""The whole loop with the real claude: what is written, committed, logged, told; which words count and which do not."""
+"""The whole loop with the real claude: files, commits, logs, events; which text counts and which does not."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_focus_is_planned_implemented_sent_back_planned_again_and_approv
         assert house.wip == []
         assert house.left() == []
 
-        # everything was told, in order, and the log says the same
+        # every event was sent, in order, and the log has the same
         assert [name for name in finished.names if name not in ("ToolCall", "ToolResult", "UsageReport")] == [
             *("LoopStart", "IterationStart", "PlanningStart", "SystemMessage", "PlanComplete"),
             *("SetupCommandOutput", "CheckCommandOutput"),
@@ -117,8 +117,8 @@ async def test_a_focus_is_planned_implemented_sent_back_planned_again_and_approv
         ]
         assert [line.event for line in house.logged()] == finished.events
         assert len({line.session for line in house.logged()}) == 1
-        told = [event.commit_hash for event in finished.events if isinstance(event, CommitPerformed)]
-        assert told == house.git("rev-list", "--reverse", f"{baseline}..HEAD").split()
+        hashes = [event.commit_hash for event in finished.events if isinstance(event, CommitPerformed)]
+        assert hashes == house.git("rev-list", "--reverse", f"{baseline}..HEAD").split()
         words = finished.names.index("Note")
         assert finished.names[words : words + 4] == ["Note", "AgentMessage", "ToolCall", "ToolResult"]
         calls = [event.id for event in finished.events if isinstance(event, ToolCall)]
@@ -152,7 +152,7 @@ async def test_a_focus_is_planned_implemented_sent_back_planned_again_and_approv
 
 
 async def test_changes_without_a_review_and_the_last_iteration(tmp_path: Path, claude_path: Path) -> None:
-    """What the marker says is the review then. The end after maxIterations has an exit code of its own."""
+    """The marker's content becomes the review. The end after maxIterations has its own exit code."""
     changes: Script = [[Say("<REQUEST_CHANGES>The marker's own words.</REQUEST_CHANGES>")]]
     planner: list[Script] = [PLAN, [[read("{review}")], [Say("<PLAN_COMPLETE>2. Again.</PLAN_COMPLETE>")]]]
     with claude_house(tmp_path, claude_path, planner=planner, reviewer=[changes], maxIterations=2) as house:
@@ -207,7 +207,7 @@ async def test_an_agent_that_ended_without_a_marker_is_asked_again_in_the_same_c
         assert "in a fence" in json.dumps(answers[0])
 
 
-async def test_an_agent_that_never_says_how_it_ended_fails_the_loop_with_its_last_words(
+async def test_an_agent_that_never_emits_a_marker_fails_the_loop_with_its_last_words(
     tmp_path: Path, claude_path: Path
 ) -> None:
     script: Script = [[Say("I begin.")], [Say("I think <SPEC_ISSUE> that")], [Say("I would rather not.")]]
@@ -221,10 +221,10 @@ async def test_an_agent_that_never_says_how_it_ended_fails_the_loop_with_its_las
         assert isinstance(last, LoopFailed)
         assert last.phase == "planner"
         assert len(house.server.requests) == 3
-        assert len(house.wip) > 1, "it can be gone on with"
+        assert len(house.wip) > 1, "it can be resumed"
 
 
-async def test_a_silent_agent_is_stopped_and_asked_again_and_a_long_tool_is_no_silence(
+async def test_a_silent_agent_is_stopped_and_asked_again_and_a_long_tool_is_not_silence(
     tmp_path: Path, claude_path: Path
 ) -> None:
     script: Script = [[bash("sleep 3.5")], [Say("Hm."), Stall()], [issue()]]  # claude counts what was cut off as a turn
@@ -239,7 +239,7 @@ async def test_a_silent_agent_is_stopped_and_asked_again_and_a_long_tool_is_no_s
 
 
 async def test_only_the_agents_own_text_counts(tmp_path: Path, claude_path: Path) -> None:
-    """Not the prompt, a tool's input and result, or what a sub-agent says, thinks, or gives back."""
+    """Not the prompt, a tool's input and result, or a sub-agent's text, thinking, or result."""
     agent = {"description": "look", "prompt": "Look around, sub-agent.", "subagent_type": "general-purpose"}
     script: Script = [
         [bash("echo '<SPEC_ISSUE>printed</SPEC_ISSUE>'")],
@@ -296,7 +296,7 @@ async def test_a_persons_review_is_for_the_first_planner(tmp_path: Path, claude_
 
 
 async def test_a_projects_hooks_do_not_disturb(tmp_path: Path, claude_path: Path) -> None:
-    """They run, as they do for the person; what they print is no word of the agent's."""
+    """They run, like for the person; their output is not the agent's text."""
     command = "echo '<SPEC_ISSUE>of a hook</SPEC_ISSUE>'; echo '{\"type\": \"result\"}' >&2; touch hooked"
     hook = [{"hooks": [{"type": "command", "command": command}]}]
     settings = {"hooks": {"SessionStart": hook, "Stop": hook}}
@@ -344,7 +344,7 @@ async def test_a_tree_that_changed_under_the_reviewer_is_reported(tmp_path: Path
 
 
 async def test_a_spent_budget_ends_the_loop(tmp_path: Path, claude_path: Path) -> None:
-    """At once if claude itself notices, else before the next agent is started."""
+    """At once if claude itself notices, otherwise before the next agent is started."""
     in_the_middle: Script = [[Spent(output=40_000), bash("true")], [issue("never said")]]
     at_the_end: Script = [[Spent(output=40_000), Say("<PLAN_COMPLETE>1. The task.</PLAN_COMPLETE>")]]
     limits = {"maxCostUsd": 0.5}

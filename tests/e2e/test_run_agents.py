@@ -1,4 +1,4 @@
-"""`cuggino run` with each agent's real program, to every end that a run can come to, and with several in one loop."""
+"""`cuggino run` with each agent's real program, to every possible end, and with several agents in one loop."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KEYS: Mapping[BackendName, Sequence[str]] = {
     "gemini": ("GEMINI_API_KEY",),
     "opencode": ("opencode auth login",),
 }
-"""What a person is told whose key is refused."""
+"""The advice for a rejected key."""
 
 LATEST = 5.0 + 3.0
-"""Seconds that stopping may take: those that an agent is given, and those of the sweep behind it."""
+"""Maximum seconds for stopping: those of the agent, and those of the sweep after it."""
 
 HIDDEN = (
     "cd /; env -i PATH=/usr/bin:/bin setsid"
@@ -62,7 +62,7 @@ async def test_a_focus_is_planned_implemented_approved_and_committed(tmp_path: P
         assert (house.root / "work.txt").read_text() == "done\n"
         assert house.commits == ["The work\n"]
         assert house.git("show", "--format=", "--name-only", "HEAD") == "work.txt\n"
-        told = (
+        shown = (
             "LoopStart",
             "PlanComplete",
             "CheckCommandOutput",
@@ -71,7 +71,7 @@ async def test_a_focus_is_planned_implemented_approved_and_committed(tmp_path: P
             "Approved",
             "LoopApproved",
         )
-        assert [name for name in finished.names if name in told] == [
+        assert [name for name in finished.names if name in shown] == [
             *("LoopStart", "PlanComplete", "CheckCommandOutput", "Done", "CommitPerformed"),
             *("CheckCommandOutput", "Approved", "LoopApproved"),
         ]
@@ -92,7 +92,7 @@ async def test_a_spec_issue_ends_the_run(tmp_path: Path, agent: BackendName) -> 
         assert house.left() == []
 
 
-async def test_a_refused_key_ends_the_run_in_seconds_and_says_what_to_do(tmp_path: Path, agent: BackendName) -> None:
+async def test_a_refused_key_ends_the_run_in_seconds_with_advice(tmp_path: Path, agent: BackendName) -> None:
     with agents_house(tmp_path, agent, scripts={"planner": [[Fail(401)]]}) as house:
         with trio.fail_after(60):
             finished = await house.run(*RUN)
@@ -106,16 +106,16 @@ async def test_a_refused_key_ends_the_run_in_seconds_and_says_what_to_do(tmp_pat
         assert house.left() == []
 
 
-def overloaded_until_gone_on_with(asked: Asked) -> Script:
-    """What follows from the words with which cuggino goes on."""
-    after = [Say("<DONE>The work</DONE>")] if "cut off by a failure" in asked.text else [Fail(529)]
+def overloaded_until_resumed(asked: Asked) -> Script:
+    """The texts with which cuggino continues decide what follows."""
+    after = [Say("<DONE>The work</DONE>")] if "interrupted by a failure" in asked.text else [Fail(529)]
     return [[shell("echo half >> work.txt")], after, after, after]
 
 
 async def test_an_overloaded_server_is_asked_again_in_the_same_conversation(tmp_path: Path, agent: BackendName) -> None:
-    scripts = {"implementer": overloaded_until_gone_on_with}
+    scripts = {"implementer": overloaded_until_resumed}
     with agents_house(tmp_path, "scripted", agents={"implementer": agent}, scripts=scripts) as house:
-        house.force_kill()
+        house.limit_retries()
         with trio.fail_after(110):
             finished = await house.run(*RUN, "--json")
         assert finished.code == 0, finished.out[-3000:] + finished.err

@@ -1,4 +1,4 @@
-"""When the provider, the login or the installation is at fault: what is tried again, and what a person is told."""
+"""Failures of the provider, the login and the installation: what is retried, and what a person learns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = ("run", "--focus", "the work")
 # ---- what passes ------------------------------------------------------------------------------
 
 
-async def test_claude_itself_tries_again_and_that_is_told(tmp_path: Path, claude_path: Path) -> None:
+async def test_claudes_own_retries_are_reported(tmp_path: Path, claude_path: Path) -> None:
     with claude_house(tmp_path, claude_path, planner=[[[overloaded(times=1), issue()]]]) as house:
         with trio.fail_after(30):
             finished = await house.run(*RUN, "--json")
@@ -33,7 +33,7 @@ async def test_claude_itself_tries_again_and_that_is_told(tmp_path: Path, claude
         assert "AgentRetry" not in finished.names
 
 
-async def test_beyond_claudes_own_attempts_cuggino_waits_and_goes_on_in_the_same_conversation(
+async def test_beyond_claudes_own_attempts_cuggino_waits_and_resumes_the_conversation(
     tmp_path: Path, claude_path: Path
 ) -> None:
     script: Script = [[bash("echo half > half.txt")], [overloaded()], [issue()]]  # claude counts the failure as a turn
@@ -49,7 +49,7 @@ async def test_beyond_claudes_own_attempts_cuggino_waits_and_goes_on_in_the_same
         assert BACKOFF_FIRST <= retry.delay <= BACKOFF_FIRST * 1.25
         assert "overloaded (529)" in retry.reason
         assert len(house.agents) == 1
-        assert "cut off by a failure" in house.server.requests[-1].users[-1]
+        assert "interrupted by a failure" in house.server.requests[-1].users[-1]
         assert finished.names.count("IterationStart") == 1
 
 
@@ -73,7 +73,7 @@ async def test_a_usage_limit_is_waited_for_until_shortly_after_its_reset(tmp_pat
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """`words` are what the message must not lack."""
+    """`words` are what the message must contain."""
 
     fail: Fail | None = None
     add: dict[str, str] = {}
@@ -101,7 +101,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("name", TROUBLES)
-async def test_what_a_person_must_mend_ends_the_run_in_seconds_and_says_what_to_do(
+async def test_what_a_person_must_fix_ends_the_run_in_seconds_with_advice(
     tmp_path: Path, claude_path: Path, name: str
 ) -> None:
     trouble = TROUBLES[name]
@@ -145,7 +145,7 @@ async def test_root_outside_of_a_sandbox(tmp_path: Path, claude_path: Path) -> N
 
 
 async def test_a_server_that_is_not_there(tmp_path: Path, claude_path: Path) -> None:
-    """What cuggino tries again comes to an end, too."""
+    """cuggino's own retries end, too."""
     with claude_house(tmp_path, claude_path, limits={"retries": 0}) as house:
         house.add |= {"CLAUDE_CODE_MAX_RETRIES": "0", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
         with trio.fail_after(20):

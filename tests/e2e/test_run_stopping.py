@@ -1,4 +1,4 @@
-"""However a run with the real claude is stopped: on time, nothing left alive, and `--resume` finishes the work."""
+"""Stopping a run with the real claude: in time, with nothing left alive, and `--resume` finishes the work."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.e2e
 RUN = ("run", "--focus", "the work")
 
 LATEST = 4.0
-"""Seconds that stopping may take. The agent has 5 s, and claude, being asked as it understands it, needs no two."""
+"""Maximum seconds for stopping. The agent has 5 s; claude, stopped in its own way, needs less than two."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run is: when the event was printed so often, the model was asked so often, and the file is there."""
+    """A moment of a run: the event was printed `times` times, the model was asked `asked` times, the file exists."""
 
     event: str
     times: int = 1
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     config: Mapping[str, Any] = {}
     add: Mapping[str, str] = {}
     plans: int = 1
-    """How often a planner has begun when `--resume` has finished the work."""
+    """How many planners have started when `--resume` has finished the work."""
 
 
 def in_a_tool(command: str, *, role: str = "implementer", good: Script = DONE, **more: Any) -> Place:
@@ -76,7 +76,7 @@ async def until_there(running: Running, place: Place, house: ClaudeHouse) -> Non
 
 
 async def until_calm(house: ClaudeHouse) -> None:
-    """After `kill -9` the keepers end what is left, in at most 3 s."""
+    """After `kill -9` the keepers kill what is left within 3 s."""
     with trio.move_on_after(3):
         while house.left():  # noqa: ASYNC110 - processes that are not ours
             await trio.sleep(0.02)
@@ -138,7 +138,7 @@ async def test_other_signals_leave_nothing_alive_either(
 
 
 async def test_a_reader_that_goes_away_ends_the_run(tmp_path: Path, claude_path: Path) -> None:
-    """`| grep -m1`, `| head -1`. It is noticed though nothing more is printed."""
+    """`| grep -m1`, `| head -1`. cuggino notices although nothing more is printed."""
     place = in_a_tool(SLEEP)
     scripts: Any = place.scripts
     code = tmp_path / "code"

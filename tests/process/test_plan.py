@@ -1,4 +1,4 @@
-"""`cuggino plan` in a real terminal: what is typed reaches the agent, and whatever happens, all is as before."""
+"""`cuggino plan` in a real terminal: typed text reaches the agent, and afterwards everything is as before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.process.house import AT_GATE, COMMAND, House, Step, turn
 from tests.process.pseudo_terminal import Shell, terminal
 
 OWN_TERMINAL = "/proc/$PPID/fd/0"
-"""The agent's stdin, for what a command of the agent asks of the terminal."""
+"""The agent's stdin, for commands of the agent that change the terminal."""
 RAW: Step = {"do": "run", "command": f"stty raw -echo < {OWN_TERMINAL}"}
 GREETING: Step = {"do": "say", "text": "What shall we build?"}
 
@@ -70,7 +70,7 @@ async def test_bare_cuggino_plans(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", [b"\x03", b"\x1c"], ids=["Ctrl+C", "Ctrl+backslash"])
 async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) -> None:
-    """It ends by Ctrl+C here as it likes to, and of Ctrl+\\; cuggino hands its code back either way."""
+    """It handles Ctrl+C in its own way, and dies of Ctrl+\\; cuggino returns its code either way."""
     async with planning(tmp_path, {"do": "on-interrupt", "code": 5}, GREETING, {"do": "hang"}) as (house, shell):
         await shell.until("build?")
         shell.type(key)
@@ -92,7 +92,7 @@ async def test_ctrl_c_ends_nothing_if_the_agent_ignores_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("end", [{"do": "die"}, {"do": "exit"}], ids=["killed", "careless"])
-async def test_the_terminals_settings_are_those_of_before(tmp_path: Path, end: Step) -> None:
+async def test_the_terminals_settings_are_restored(tmp_path: Path, end: Step) -> None:
     async with planning(tmp_path, GREETING, AT_A_KEY, RAW, {"do": "say", "text": "raw"}, AT_A_KEY, end) as (_, shell):
         before = shell.settings()
         await shell.until("build?")
@@ -118,7 +118,7 @@ async def test_a_signal_to_cuggino_ends_the_agent(tmp_path: Path, number: signal
         assert shell.settings() == before
 
 
-async def test_an_agent_that_does_not_obey_is_killed_at_the_second_signal(tmp_path: Path) -> None:
+async def test_an_agent_that_ignores_signals_is_killed_at_the_second_signal(tmp_path: Path) -> None:
     async with planning(tmp_path, {"do": "ignore-signals"}, GREETING, {"do": "hang"}) as (house, shell):
         await shell.until("build?")
         begun = trio.current_time()
@@ -150,7 +150,7 @@ async def test_nothing_is_left_running(tmp_path: Path, end: str) -> None:
 # ---- Ctrl+Z -----------------------------------------------------------------------------------
 
 STOPS_ITSELF: Step = {"do": "run", "command": f"head -c 1 < {OWN_TERMINAL}; kill -STOP $PPID"}
-"""As a program does that gets Ctrl+Z as a key. It stops alone."""
+"""Like a program that gets Ctrl+Z as a key. It stops alone."""
 
 
 @asynccontextmanager
@@ -253,8 +253,8 @@ async def test_the_agents_prompt_has_the_paths_and_what_waits_for_the_person(tmp
             assert await shell.process.wait() == (41 if waiting else 42)
 
 
-def test_the_guard_is_small_enough_to_be_there_before_the_agent() -> None:
-    """It must not import what takes long: it is what ends the agent if cuggino dies at once."""
+def test_the_guard_starts_before_the_agent() -> None:
+    """It must import only quick modules: it ends the agent even if cuggino dies at once."""
     code = "import sys, cuggino.process.guard; print('trio' in sys.modules, 'cyclopts' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "False False\n"

@@ -1,4 +1,4 @@
-"""The scripted agent's program, started as its backend starts it, its lines read by its backend's decoder."""
+"""The scripted agent's program, started and decoded by its backend."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from cuggino.agents.agent import AgentOptions, AgentResult, MessageEnd, SignOfLife, Text
+from cuggino.agents.agent import AgentOptions, MessageEnd, SignOfLife, Text
 from cuggino.agents.scripted import BAD_SCRIPT
 from cuggino.agents.scripted.backend import ScriptedBackend
-from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 from cuggino.events import (
     AgentMessage,
@@ -36,13 +35,14 @@ from cuggino.events import (
 )
 from cuggino.markers import MarkerParser
 from cuggino.roles import Role
+from tests.unit.decoding import DecodedRun
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 20.0
 
 
 class Stage:
-    """A folder in which a script is played."""
+    """A directory in which a script is played."""
 
     def __init__(self, cwd: Path, script: Path | None) -> None:
         self.cwd = cwd
@@ -57,7 +57,7 @@ class Stage:
         return AgentOptions(role=role, cwd=self.cwd, output=self.cwd / "output", **fields)
 
     def start(self, options: AgentOptions) -> subprocess.Popen[bytes]:
-        """The program, its prompt given, as the leader of a process group."""
+        """Start the program with its prompt, as the leader of a process group."""
         launch = ScriptedBackend().launch(options)
         environment = os.environ | ({} if self.script is None else {"CUGGINO_SCRIPT": str(self.script)})
         process = subprocess.Popen(
@@ -85,13 +85,13 @@ class Stage:
         return Run(options, output, errors.decode(), process.returncode)
 
     def play(self, *steps: dict[str, Any], **fields: Any) -> Run:
-        """A script of this one turn, played."""
+        """Play a script of this one turn."""
         self.write({"steps": steps, "times": 0})
         return self.run(**fields)
 
     @contextmanager
     def playing(self, *steps: dict[str, Any], until: bytes) -> Iterator[subprocess.Popen[bytes]]:
-        """A script of this one turn, played until a line holds `until`."""
+        """Play a script of this one turn until a line contains `until`."""
         self.write({"steps": steps, "times": 0})
         with self.start(self.options()) as process:
             try:
@@ -102,38 +102,26 @@ class Stage:
                 process.kill()
 
 
-class Run:
-    """What a run came to."""
+class Run(DecodedRun):
+    """A run of the program, its markers found."""
 
     def __init__(self, options: AgentOptions, output: bytes, stderr: str, status: int) -> None:
         self.lines = output.splitlines()
+        super().__init__(ScriptedBackend(), self.lines, status, stderr, options)
         self.stderr = stderr
         self.status = status
-        self.decoder = ScriptedBackend().decoder(options)
-        self.events: list[Event] = []
+        events: list[Event] = []
         parser = MarkerParser(options.role.markers)
-        for line in self.lines:
-            for item in self.decoder.feed(line):
-                if isinstance(item, Text):
-                    self.events += parser.feed(item.text)
-                elif isinstance(item, MessageEnd):
-                    self.events += parser.end()
-                elif not isinstance(item, SignOfLife):
-                    self.events.append(item)
-        self.events += parser.end()
-
-    @property
-    def told(self) -> list[Event]:
-        """All events but the word about the start."""
-        return [event for event in self.events if not (isinstance(event, SystemMessage) and "model" in event.text)]
-
-    def result(self) -> AgentResult:
-        return self.decoder.finish(self.status, self.stderr)
-
-    def failure(self) -> LlmSessionError:
-        with pytest.raises(LlmSessionError) as raised:
-            self.result()
-        return raised.value
+        for item in self.decoded:
+            if isinstance(item, Text):
+                events += parser.feed(item.text)
+            elif isinstance(item, MessageEnd):
+                events += parser.end()
+            elif not isinstance(item, SignOfLife):
+                events.append(item)
+        events += parser.end()
+        self.events = [it for it in events if not (isinstance(it, SystemMessage) and "no model" in it.text)]
+        """All events except the greeting."""
 
 
 @pytest.fixture
@@ -148,10 +136,10 @@ def say(text: str | list[str], **fields: Any) -> dict[str, Any]:
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    """Returns when the condition holds; fails when it does not within some seconds."""
+    """Wait until the condition holds; fail after some seconds."""
     end = time.monotonic() + SECONDS
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "the condition never held"
         time.sleep(0.01)
 
 
@@ -164,7 +152,7 @@ def lives(pid: int) -> bool:
 
 @contextmanager
 def ended(pid: int) -> Iterator[None]:
-    """The process is killed after the block."""
+    """Kill the process after the block."""
     try:
         yield
     finally:
@@ -172,7 +160,7 @@ def ended(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGKILL)
 
 
-# ---- what it plays without a script -----------------------------------------------------------
+# ---- which script -----------------------------------------------------------------------------
 
 
 def test_without_a_script_it_plays_a_tiny_loop(stage: Stage) -> None:
@@ -183,7 +171,7 @@ def test_without_a_script_it_plays_a_tiny_loop(stage: Stage) -> None:
     reviewed = stage.run(Role.REVIEWER)
     assert plan.read_text().startswith("# Plan")
     assert (stage.cwd / "scripted-agent.txt").exists()
-    assert [type(run.told[-1]) for run in (planned, implemented, reviewed)] == [PlanComplete, Done, Approved]
+    assert [type(run.events[-1]) for run in (planned, implemented, reviewed)] == [PlanComplete, Done, Approved]
     assert not [path for path in stage.cwd.rglob("*") if path.name.endswith(".played")]
 
 
@@ -194,7 +182,7 @@ def test_the_script_of_the_project_is_played_from_any_folder_below_it(stage: Sta
     (stage.cwd / ".cuggino" / "script.json").write_text('{"implementer": [{"steps": [{"do": "say", "text": "mine"}]}]}')
     stage.cwd = stage.cwd / "below"
     stage.cwd.mkdir()
-    assert stage.run().told == [AgentMessage(text="mine")]
+    assert stage.run().events == [AgentMessage(text="mine")]
 
 
 def test_it_starts_without_the_libraries_of_the_loop() -> None:
@@ -205,20 +193,20 @@ def test_it_starts_without_the_libraries_of_the_loop() -> None:
 def test_modules_of_the_project_are_not_taken_for_its_own(stage: Stage) -> None:
     for name in ("msgspec.py", "argparse.py", "cuggino.py"):
         (stage.cwd / name).write_text("raise SystemExit('wrong module')")
-    assert stage.play(say("hello")).result().final_text == "hello"
+    assert stage.play(say("hello")).result.final_text == "hello"
 
 
-# ---- what it says -----------------------------------------------------------------------------
+# ---- messages ---------------------------------------------------------------------------------
 
 
 def test_a_marker_that_is_cut_between_two_blocks_of_a_message_counts(stage: Stage) -> None:
     run = stage.play(say(["done <DO", "NE>a", "ll</DONE> bye"], deltas=3))
-    assert run.told == [AgentMessage(text="done"), Done(content="all"), AgentMessage(text="bye")]
+    assert run.events == [AgentMessage(text="done"), Done(content="all"), AgentMessage(text="bye")]
 
 
 def test_a_marker_that_is_cut_between_two_messages_does_not(stage: Stage) -> None:
     run = stage.play(say("<DONE>all"), say("</DONE>"))
-    assert run.told == [AgentMessage(text="<DONE>all"), AgentMessage(text="</DONE>")]
+    assert run.events == [AgentMessage(text="<DONE>all"), AgentMessage(text="</DONE>")]
 
 
 def test_a_text_is_streamed_in_pieces_before_it_is_there(stage: Stage) -> None:
@@ -233,15 +221,15 @@ def test_quotations_and_subagents_emit_no_markers(stage: Stage) -> None:
         {"do": "subagent", "text": "<DONE>no</DONE>"},
         {"do": "marker", "name": "NOTE", "text": "yes"},
     )
-    assert [event for event in run.told if isinstance(event, (Note, Done))] == [Note(content="yes")]
-    assert AgentMessage(text="```\n<DONE>no</DONE>\n```") in run.told
+    assert [event for event in run.events if isinstance(event, (Note, Done))] == [Note(content="yes")]
+    assert AgentMessage(text="```\n<DONE>no</DONE>\n```") in run.events
 
 
 def test_a_line_can_be_of_any_size_and_any_content(stage: Stage) -> None:
     run = stage.play({"do": "big", "size": 2_000_000}, {"do": "raw", "line": "no JSON {writable"})
     assert 2_000_000 in map(len, run.lines)
     assert run.lines[-2] == b"no JSON {writable"
-    assert [event for event in run.told if isinstance(event, SystemMessage) and "no JSON" in event.text]
+    assert [event for event in run.events if isinstance(event, SystemMessage) and "no JSON" in event.text]
 
 
 def test_thinking_shows_signs_of_life_unless_it_is_silent(stage: Stage) -> None:
@@ -251,7 +239,7 @@ def test_thinking_shows_signs_of_life_unless_it_is_silent(stage: Stage) -> None:
     assert len(silent.lines) == 2  # init and result
 
 
-# ---- what it does -----------------------------------------------------------------------------
+# ---- work -------------------------------------------------------------------------------------
 
 
 def test_files_are_really_written_and_read(stage: Stage) -> None:
@@ -263,51 +251,44 @@ def test_files_are_really_written_and_read(stage: Stage) -> None:
         {"do": "write", "path": "new", "text": "a folder is there"},
     )
     assert (stage.cwd / "new" / "file").read_text() == "one\ntwo\nthree"
-    assert [event.name for event in run.told if isinstance(event, ToolCall)] == [
-        "Write",
-        "Edit",
-        "Read",
-        "Read",
-        "Write",
-    ]
-    results = [event for event in run.told if isinstance(event, ToolResult)]
-    assert results[2].output == "1\tone\n2\ttwo\n3\tthree"
-    assert [event.is_error for event in results] == [False, False, False, True, True]
+    assert [call.name for call in run.calls] == [*("Write", "Edit"), *("Read", "Read"), "Write"]
+    assert run.results[2].output == "1\tone\n2\ttwo\n3\tthree"
+    assert [result.is_error for result in run.results] == [False, False, False, True, True]
 
 
 def test_a_command_is_really_run_in_a_session_of_its_own(stage: Stage) -> None:
     session = "'{python}' -c 'import os; print(os.getsid(0))'"
     run = stage.play({"do": "run", "command": f"echo out; echo err >&2; {session}; echo $$; exit 3"})
-    call, result = run.told
+    call, result = run.events
     assert isinstance(call, ToolCall)
     assert isinstance(result, ToolResult)
     assert (call.name, call.id) == ("Bash", result.id)
     assert result.is_error
-    *told, session, pid = result.output.split("\n")
-    assert told == ["Exit code 3", "out", "err"]
+    *printed, session, pid = result.output.split("\n")
+    assert printed == ["Exit code 3", "out", "err"]
     assert session == pid
 
 
 def test_a_command_that_leaves_something_behind_is_not_waited_for(stage: Stage) -> None:
     run = stage.play({"do": "run", "command": "sleep 300 & echo $!"})
-    result = run.told[1]
+    result = run.events[1]
     assert isinstance(result, ToolResult)
     with ended(int(result.output)):
         assert lives(int(result.output))
 
 
-def test_a_tool_can_be_shown_and_denied(stage: Stage) -> None:
+def test_a_tool_can_be_reported_and_denied(stage: Stage) -> None:
     run = stage.play(
         {"do": "tool", "name": "Grep", "input": {"pattern": "x"}, "output": "found"},
         {"do": "tool", "name": "Write", "input": {"file_path": "/y"}, "output": "denied!", "denied": True},
     )
-    assert isinstance(run.told[0], ToolCall)
-    assert (run.told[0].name, run.told[0].input) == ("Grep", {"pattern": "x"})
-    assert [event.is_error for event in run.told if isinstance(event, ToolResult)] == [False, True]
-    assert [(denial.tool, denial.input) for denial in run.result().denials] == [("Write", {"file_path": "/y"})]
+    assert isinstance(run.events[0], ToolCall)
+    assert (run.events[0].name, run.events[0].input) == ("Grep", {"pattern": "x"})
+    assert [result.is_error for result in run.results] == [False, True]
+    assert [(denial.tool, denial.input) for denial in run.result.denials] == [("Write", {"file_path": "/y"})]
 
 
-# ---- how it ends ------------------------------------------------------------------------------
+# ---- the end ----------------------------------------------------------------------------------
 
 
 def test_the_result_has_what_the_script_says(stage: Stage) -> None:
@@ -318,7 +299,7 @@ def test_the_result_has_what_the_script_says(stage: Stage) -> None:
         say("last"),
         session_id="0199-a",
     )
-    result = run.result()
+    result = run.result
     assert result.usage == UsageReport(
         input_tokens=10, output_tokens=5, cache_read_tokens=7, cache_creation_tokens=3, cost_usd=0.75
     )
@@ -330,7 +311,7 @@ def test_the_result_has_what_the_script_says(stage: Stage) -> None:
     [
         ("overloaded", Kind.OVERLOADED),
         ("rate-limited", Kind.OVERLOADED),
-        ("usage-limit", Kind.OVERLOADED),
+        ("usage-limit", Kind.USAGE_LIMIT),
         ("network", Kind.NETWORK),
         ("no-key", Kind.SETUP),
         ("bad-key", Kind.SETUP),
@@ -345,24 +326,22 @@ def test_the_result_has_what_the_script_says(stage: Stage) -> None:
         ("root", Kind.SETUP),
     ],
 )
-def test_it_fails_as_claude_fails(stage: Stage, name: str, kind: Kind) -> None:
-    if name == "usage-limit":
-        kind = Kind.USAGE_LIMIT
+def test_it_fails_like_claude(stage: Stage, name: str, kind: Kind) -> None:
     run = stage.play(*([say("so far")] if name in ("execution", "max-turns") else []), {"do": "fail", "kind": name})
     assert run.status == 1
-    assert run.failure().kind is kind
+    assert run.error.kind is kind
 
 
 def test_a_usage_limit_says_when_it_resets(stage: Stage) -> None:
-    at = stage.play({"do": "fail", "kind": "usage-limit", "resetsAt": 1795296176}).failure()
+    at = stage.play({"do": "fail", "kind": "usage-limit", "resetsAt": 1795296176}).error
     assert at.resets_at == datetime.fromtimestamp(1795296176, UTC)
-    soon = stage.play({"do": "fail", "kind": "usage-limit", "resetsIn": 60}).failure()
+    soon = stage.play({"do": "fail", "kind": "usage-limit", "resetsIn": 60}).error
     assert soon.resets_at is not None
     assert 0 < (soon.resets_at - datetime.now(UTC)).total_seconds() <= 60
 
 
-def test_a_budget_that_is_used_up_is_no_failure(stage: Stage) -> None:
-    assert stage.play(say("so far"), {"do": "fail", "kind": "max-budget"}).result().exit_status == 1
+def test_a_spent_budget_is_not_a_failure(stage: Stage) -> None:
+    assert stage.play(say("so far"), {"do": "fail", "kind": "max-budget"}).result.exit_status == 1
 
 
 def test_a_refused_key_is_known_before_it_gives_up(stage: Stage) -> None:
@@ -378,12 +357,12 @@ def test_a_refused_key_is_known_before_it_gives_up(stage: Stage) -> None:
 def test_it_ends_without_a_result(stage: Stage, step: dict[str, Any], status: int) -> None:
     run = stage.play(say("hello"), {"do": "stderr", "text": "oh no"}, step, say("never"))
     assert run.status == status
-    assert run.told == [AgentMessage(text="hello")]
+    assert run.events == [AgentMessage(text="hello")]
     assert run.stderr == "oh no\n"
-    assert run.failure().kind is Kind.CRASHED
+    assert run.error.kind is Kind.CRASHED
 
 
-def test_after_its_result_it_may_stay(stage: Stage) -> None:
+def test_it_may_stay_alive_after_its_result(stage: Stage) -> None:
     with stage.playing(say("bye"), {"do": "result"}, {"do": "hang"}, until=b'"result"') as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=0.1)
@@ -396,30 +375,30 @@ def test_after_its_result_it_may_stay(stage: Stage) -> None:
 
 def test_each_run_plays_the_next_turn_until_nothing_is_left(stage: Stage) -> None:
     stage.write({"steps": [say("one")]}, {"steps": [say("two")]})
-    assert [stage.run().told for _ in range(2)] == [[AgentMessage(text="one")], [AgentMessage(text="two")]]
+    assert [stage.run().events for _ in range(2)] == [[AgentMessage(text="one")], [AgentMessage(text="two")]]
     nothing = stage.run()
-    assert nothing.result().exit_status == 0
-    assert "no turn left for the implementer" in nothing.result().final_text
-    assert "script.json.played" in nothing.result().final_text
+    assert nothing.result.exit_status == 0
+    assert "no turn left for the implementer" in nothing.result.final_text
+    assert "script.json.played" in nothing.result.final_text
 
 
 def test_a_resumed_conversation_keeps_its_id_and_is_a_condition(stage: Stage) -> None:
     stage.write({"steps": [say("again")], "when": {"resumed": True}}, {"steps": [say("first")]})
     first, again = stage.run(session_id="0199-a"), stage.run(resume_session_id="0199-a")
-    assert (first.result().final_text, first.result().session_id) == ("first", "0199-a")
-    assert (again.result().final_text, again.result().session_id) == ("again", "0199-a")
+    assert (first.result.final_text, first.result.session_id) == ("first", "0199-a")
+    assert (again.result.final_text, again.result.session_id) == ("again", "0199-a")
 
 
 @pytest.mark.parametrize("fields", [{"prompt": "fix the bill"}, {"prompt": "go", "system_prompt": "fix the bill"}])
-def test_what_the_prompt_holds_is_a_condition(stage: Stage, fields: dict[str, Any]) -> None:
+def test_the_content_of_the_prompt_is_a_condition(stage: Stage, fields: dict[str, Any]) -> None:
     stage.write({"steps": [say("bill")], "when": {"contains": "the bill"}, "times": 0}, {"steps": [say("else")]})
-    assert stage.run(**fields).told == [AgentMessage(text="bill")]
-    assert stage.run().told == [AgentMessage(text="else")]
+    assert stage.run(**fields).events == [AgentMessage(text="bill")]
+    assert stage.run().events == [AgentMessage(text="else")]
 
 
 def test_a_prompt_may_be_of_any_size(stage: Stage) -> None:
     stage.write({"steps": [say("read")], "when": {"contains": "end of it"}})
-    assert stage.run(prompt="x" * 5_000_000 + "end of it").told == [AgentMessage(text="read")]
+    assert stage.run(prompt="x" * 5_000_000 + "end of it").events == [AgentMessage(text="read")]
 
 
 @pytest.mark.parametrize(("retake", "then"), [(False, "next"), (True, "first")])
@@ -431,8 +410,8 @@ def test_an_interrupted_turn_is_played_again_only_if_it_says_so(stage: Stage, re
         assert any(b"until test" in line for line in process.stdout)
         process.kill()
     (stage.cwd / "again").touch()
-    assert stage.run().told[0] == AgentMessage(text=then)
-    assert stage.run().told[0] != AgentMessage(text="first")
+    assert stage.run().events[0] == AgentMessage(text=then)
+    assert stage.run().events[0] != AgentMessage(text="first")
 
 
 def test_two_that_start_at_once_play_different_turns(stage: Stage) -> None:
@@ -446,7 +425,7 @@ def test_two_that_start_at_once_play_different_turns(stage: Stage) -> None:
     assert said == {"0", "1", "2", "3"}
 
 
-def test_what_was_played_never_gets_into_a_commit(stage: Stage) -> None:
+def test_git_ignores_the_record_of_played_turns(stage: Stage) -> None:
     subprocess.run(["git", "init", "-q", "."], cwd=stage.cwd, check=True)
     stage.script = stage.cwd / "script.json"
     stage.write({"steps": [say("hello")]})
@@ -459,7 +438,7 @@ def test_what_was_played_never_gets_into_a_commit(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "words"),
     [
         ('{"implementer": [{"steps": [{"do": "sya"}]}]}', "$.implementer[0].steps[0].do"),
         ('{"implementer": [{"steps": [{"do": "write", "path": "{writable}", "text": ""}]}]}', "{writable}"),
@@ -467,14 +446,14 @@ def test_what_was_played_never_gets_into_a_commit(stage: Stage) -> None:
         (None, "script.json"),
     ],
 )
-def test_a_script_that_cannot_be_played_is_an_error_of_the_setup(stage: Stage, script: str | None, told: str) -> None:
+def test_a_script_that_cannot_be_played_is_an_error_of_the_setup(stage: Stage, script: str | None, words: str) -> None:
     if script is not None:
         assert stage.script is not None
         stage.script.write_text(script)
     run = stage.run()
     assert run.status == BAD_SCRIPT
-    assert run.failure().kind is Kind.SETUP
-    assert told in run.failure().message
+    assert run.error.kind is Kind.SETUP
+    assert words in run.error.message
 
 
 def test_the_example_of_the_documentation_plays(stage: Stage) -> None:
@@ -482,21 +461,21 @@ def test_the_example_of_the_documentation_plays(stage: Stage) -> None:
     document = (ROOT / "docs" / "scripted-agent.md").read_text(encoding="utf-8")
     stage.script.write_text(document.partition("```jsonc\n")[2].partition("```")[0])
     plan = stage.cwd / "plan.md"
-    assert PlanComplete(content="") in stage.run(Role.PLANNER, writable=(plan,)).told
+    assert PlanComplete(content="") in stage.run(Role.PLANNER, writable=(plan,)).events
     assert plan.read_text() == "# Plan\n1. Say hello.\n"
-    assert [stage.run().failure().kind for _ in range(2)] == [Kind.OVERLOADED] * 2
-    assert [event for event in stage.run().told if isinstance(event, (Note, Done))] == [
+    assert [stage.run().error.kind for _ in range(2)] == [Kind.OVERLOADED] * 2
+    assert [event for event in stage.run().events if isinstance(event, (Note, Done))] == [
         Note(content="In English."),
         Done(content="Say hello"),
     ]
-    assert Approved(content="") in stage.run(Role.REVIEWER).told
+    assert Approved(content="") in stage.run(Role.REVIEWER).events
 
 
 # ---- signals ----------------------------------------------------------------------------------
 
 
-def test_sigint_during_a_command_ends_it_as_it_ends_claude(stage: Stage) -> None:
-    """A rejected tool, an errored result, exit 1; the command goes on living."""
+def test_sigint_during_a_command_ends_it_like_claude(stage: Stage) -> None:
+    """A rejected tool, an errored result, exit 1; the command continues."""
     run = {"do": "run", "command": "echo $$ > pid; exec sleep 300"}
     with stage.playing(run, until=b'"tool_use"') as process:
         eventually(lambda: (stage.cwd / "pid").exists() and (stage.cwd / "pid").read_text())
@@ -511,7 +490,7 @@ def test_sigint_during_a_command_ends_it_as_it_ends_claude(stage: Stage) -> None
     assert lines[-1]["subtype"] == "error_during_execution"
 
 
-def test_sigint_may_end_it_later_otherwise_and_without_a_result(stage: Stage) -> None:
+def test_sigint_may_end_it_later_with_another_code_and_without_a_result(stage: Stage) -> None:
     how = {"do": "on-interrupt", "after": 0.2, "code": 0, "result": False}
     with stage.playing(how, say("now"), {"do": "hang"}, until=b"message_stop") as process:
         begin = time.monotonic()
@@ -541,7 +520,7 @@ def test_signals_can_be_ignored(stage: Stage) -> None:
 
 
 def test_an_interruption_between_two_steps_is_not_lost(stage: Stage) -> None:
-    """Signals that come while lines are printed wait for the line, then they count."""
+    """A signal that comes while a line is printed waits for the end of the line."""
     with stage.playing(*(say("x" * 1000, deltas=200) for _ in range(200)), until=b"message_start") as process:
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
@@ -550,10 +529,13 @@ def test_an_interruption_between_two_steps_is_not_lost(stage: Stage) -> None:
     assert lines[-1]["subtype"] == "error_during_execution"
 
 
-# ---- what it leaves behind --------------------------------------------------------------------
+# ---- processes that it leaves behind ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", [(), ("setsid",), ("doubleFork",), ("setsid", "doubleFork", "ignoreSignals")])
+STRAYS = [(), ("setsid",), ("doubleFork",), ("emptyEnvironment",), ("setsid", "doubleFork", "ignoreSignals")]
+
+
+@pytest.mark.parametrize("flags", STRAYS)
 def test_a_process_outlives_it(stage: Stage, flags: tuple[str, ...]) -> None:
     run = stage.play({"do": "leave", "pids": "pids"} | dict.fromkeys(flags, True))
     assert run.status == 0
@@ -568,17 +550,12 @@ def test_a_process_outlives_it(stage: Stage, flags: tuple[str, ...]) -> None:
             assert lives(pid)
         if flags == ("setsid",):
             assert os.getsid(pid) == pid
+        if "emptyEnvironment" in flags:
+            eventually(lambda: b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes())
+            assert Path(f"/proc/{pid}/environ").read_bytes() == b""
 
 
-def test_a_process_can_be_left_without_an_environment(stage: Stage) -> None:
-    stage.play({"do": "leave", "pids": "pids", "emptyEnvironment": True})
-    pid = int((stage.cwd / "pids").read_text())
-    with ended(pid):
-        eventually(lambda: b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        assert Path(f"/proc/{pid}/environ").read_bytes() == b""
-
-
-def test_a_chain_goes_on_forking_and_ends_by_itself(stage: Stage) -> None:
+def test_a_chain_keeps_forking_and_ends_by_itself(stage: Stage) -> None:
     stage.play({"do": "chain", "pids": "pid", "pause": 0.01, "seconds": 1.0})
     pid = stage.cwd / "pid"
 
@@ -605,7 +582,7 @@ def test_a_recording_is_played_as_it_is(stage: Stage) -> None:
     (stage.cwd / "recording.jsonl").write_bytes(b"\n".join(recorded.lines) + b"\n")
     replayed = stage.play({"do": "replay", "file": "recording.jsonl"}, say("never"))
     assert replayed.lines == recorded.lines
-    assert replayed.told == [Note(content="from a recording")]
+    assert replayed.events == [Note(content="from a recording")]
     assert replayed.status == 0
 
 
@@ -618,7 +595,7 @@ def test_a_recording_can_keep_its_time_and_fails_without_a_result(stage: Stage) 
     assert stage.play({"do": "replay", "file": "recording.jsonl", "code": 5}).status == 5
 
 
-def test_with_a_person_it_speaks_plain_text(stage: Stage) -> None:
+def test_with_a_person_it_prints_plain_text(stage: Stage) -> None:
     assert stage.script is not None
     stage.script.write_text(
         '{"interactive": [{"steps": [{"do": "say", "text": "hello"}, {"do": "run", "command": "true"}],'

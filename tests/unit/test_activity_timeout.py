@@ -1,4 +1,4 @@
-"""What a vigil says of an agent that it has ended, whatever that agent still said on its way out."""
+"""Why an agent was stopped, whatever it printed last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from cuggino.agents.activity_timeout import ActivityLimits, ActivityTimeout
-from cuggino.agents.retry import Overlong, Silent
+from cuggino.agents.retry import IdleTimeout, TotalTimeout
 from cuggino.events import AgentMessage, Event, ToolCall
 
 LIMITS = ActivityLimits(idle=10, total=100)
@@ -31,7 +31,7 @@ async def last_words(activity: ActivityTimeout, *, finishing: bool) -> None:
 
 @pytest.mark.parametrize("finishing", [False, True])
 @pytest.mark.parametrize("busy", [False, True])
-async def test_last_words_change_nothing_of_why_it_was_ended(
+async def test_last_words_do_not_change_why_it_was_stopped(
     autojump_clock: MockClock, *, busy: bool, finishing: bool
 ) -> None:
     activity = ActivityTimeout(LIMITS, nothing)
@@ -40,4 +40,4 @@ async def test_last_words_change_nothing_of_why_it_was_ended(
         if busy:
             await activity.pass_on(ToolCall(id="1", name="Bash"))
         await last_words(activity, finishing=finishing)
-    assert activity.verdict() == (Overlong(100) if busy else Silent(10))
+    assert activity.verdict() == (TotalTimeout(100) if busy else IdleTimeout(10))

@@ -5,29 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from cuggino.agents.agent import AgentOptions
 from cuggino.agents.claude import ClaudeBackend
 from cuggino.roles import Role
+from tests.unit.launching import OPTIONS, changed, flag
 
-OPTIONS = AgentOptions(
-    role=Role.IMPLEMENTER,
-    cwd=Path("/project"),
-    prompt="Do the task.",
-    output=Path("/project/out"),
-    skip_permissions=True,
-)
 BASE = ("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages")
 
 
 def launch(**changes: object) -> tuple[str, ...]:
-    return ClaudeBackend().launch(msgspec.structs.replace(OPTIONS, **changes)).argv
-
-
-def flag(argv: tuple[str, ...], name: str) -> str:
-    return argv[argv.index(name) + 1]
+    return ClaudeBackend().launch(changed(**changes)).argv
 
 
 def allowed(argv: tuple[str, ...]) -> list[str]:
@@ -35,34 +23,9 @@ def allowed(argv: tuple[str, ...]) -> list[str]:
     return rules
 
 
-def test_the_prompt_goes_by_stdin_and_never_by_the_command_line() -> None:
-    prompt = "x" * 10_000_000
-    started = ClaudeBackend().launch(msgspec.structs.replace(OPTIONS, prompt=prompt))
-    assert started.stdin == prompt.encode()
-    assert started.argv[: len(BASE)] == BASE
-    assert not any(len(argument) > 1000 for argument in started.argv)
-
-
-@pytest.mark.parametrize("prompt", ["/clear", "  /clear", "\n/nosuchcommand"])
-def test_a_prompt_is_never_a_slash_command(prompt: str) -> None:
-    stdin = ClaudeBackend().launch(msgspec.structs.replace(OPTIONS, prompt=prompt)).stdin.decode()
-    assert not stdin.lstrip().startswith("/")
-    assert stdin.endswith(prompt)
-
-
-def test_half_a_character_in_a_prompt_does_not_stop_the_start() -> None:
-    started = ClaudeBackend().launch(msgspec.structs.replace(OPTIONS, prompt="cut \ud83d"))
-    assert started.stdin == b"cut ?"
-
-
-def test_a_conversation_is_begun_under_an_id_or_gone_on_with() -> None:
+def test_only_what_is_asked_for_is_passed() -> None:
+    assert launch()[: len(BASE)] == BASE
     assert flag(launch(session_id="an-id"), "--session-id") == "an-id"
-    resumed = launch(resume_session_id="an-id")
-    assert flag(resumed, "--resume") == "an-id"
-    assert "--session-id" not in resumed
-
-
-def test_what_is_not_asked_for_is_not_passed() -> None:
     assert not {"--model", "--append-system-prompt", "--max-budget-usd", "--json-schema", "--resume"} & set(launch())
 
 
@@ -85,10 +48,6 @@ def test_a_writing_role_may_do_everything_but_what_needs_a_person_or_leaves_the_
     denied = flag(argv, "--disallowedTools").split(",")
     assert {"AskUserQuestion", "ExitPlanMode", "EnterWorktree", "CronCreate", "ScheduleWakeup"} <= set(denied)
     assert argv[-1] == flag(argv, "--disallowedTools"), "nothing follows that a list of tools could swallow"
-
-
-def test_permissions_are_skipped_only_when_asked() -> None:
-    assert "--dangerously-skip-permissions" not in launch(skip_permissions=False)
 
 
 @pytest.mark.parametrize("role", [Role.REVIEWER, Role.AUDIT])
@@ -126,7 +85,7 @@ def test_a_path_through_a_link_is_allowed_by_both_its_names(tmp_path: Path) -> N
     assert allowed(argv)[-2:] == [f"Edit(/{tmp_path}/link/r.md)", f"Edit(/{tmp_path}/real/r.md)"]
 
 
-def test_an_agent_does_not_take_itself_for_a_part_of_the_claude_around_it() -> None:
+def test_an_agent_does_not_take_itself_for_part_of_the_claude_around_it() -> None:
     environment = ClaudeBackend().launch(OPTIONS).environment
     assert environment["CLAUDECODE"] is None
     assert environment["CLAUDE_CODE_ENTRYPOINT"] is None
@@ -136,7 +95,7 @@ def test_an_agent_does_not_take_itself_for_a_part_of_the_claude_around_it() -> N
 
 
 def test_interactive_has_the_persons_own_permissions() -> None:
-    options = msgspec.structs.replace(OPTIONS, prompt="/p", system_prompt="You plan.", model="opus", session_id="an-id")
+    options = changed(prompt="/p", system_prompt="You plan.", model="opus", session_id="an-id")
     started = ClaudeBackend().launch_interactive(options)
     assert started.argv == (
         *("claude", "--model", "opus", "--append-system-prompt", "You plan.", "--session-id", "an-id"),
@@ -145,14 +104,10 @@ def test_interactive_has_the_persons_own_permissions() -> None:
     assert started.stdin == b""
 
 
-def test_interactive_without_a_prompt_asks_nothing() -> None:
-    assert ClaudeBackend().launch_interactive(msgspec.structs.replace(OPTIONS, prompt="")).argv == ("claude",)
-
-
-def test_interactive_with_folders_asks_about_every_change_but_in_these(tmp_path: Path) -> None:
+def test_interactive_with_directories_asks_about_every_change_outside_of_them(tmp_path: Path) -> None:
     (tmp_path / "specs [old]").mkdir()
     (tmp_path / "specs").symlink_to("specs [old]")
-    options = msgspec.structs.replace(OPTIONS, cwd=tmp_path, prompt="", writable=(Path("specs"), Path("/backlog")))
+    options = changed(cwd=tmp_path, prompt="", writable=(Path("specs"), Path("/backlog")))
     argv = ClaudeBackend().launch_interactive(options).argv
     assert flag(argv, "--permission-mode") == "default"
     real = rf"{tmp_path}/specs \\[old\\]"

@@ -71,7 +71,7 @@ def test_agents_that_start_agents_exist_in_no_manifest() -> None:
     assert {"Task", "Agent", "Workflow", "TeamCreate", "SendMessage", "Skill"} <= set(denied(started))
 
 
-def test_bare_names_of_tools_that_have_rules_are_no_rules() -> None:
+def test_tools_with_rules_are_never_allowed_by_name() -> None:
     """A bare one would allow it everywhere."""
     assert not {"Bash", "Read", "Write", "Edit", "Glob", "Grep", "NotebookEdit"} & set(allowed(start()))
 
@@ -203,7 +203,7 @@ def test_a_providers_own_login_is_kept_where_it_is_chosen(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"env": []}', b'{"env": null}', b"\xff"])
-def test_settings_that_cannot_be_read_are_none(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_settings_are_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "settings.json").write_bytes(content)
     found = login_settings({"CLAUDE_CONFIG_DIR": str(tmp_path)})
     assert (found.settings, found.environment) == ({}, {})

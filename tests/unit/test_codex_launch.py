@@ -8,27 +8,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from cuggino.agents.agent import AgentOptions
 from cuggino.agents.codex import CodexBackend
-from cuggino.agents.diagnosis import Diagnosed
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
+from tests.unit.launching import OPTIONS, changed
 
-OPTIONS = AgentOptions(
-    role=Role.IMPLEMENTER,
-    cwd=Path("/project"),
-    prompt="Do the task.",
-    output=Path("/project/out"),
-    skip_permissions=True,
-)
 BYPASS = "--dangerously-bypass-approvals-and-sandbox"
 
 
 def launch(**changes: Any) -> tuple[str, ...]:
-    return CodexBackend().launch(msgspec.structs.replace(OPTIONS, **changes)).argv
+    return CodexBackend().launch(changed(**changes)).argv
 
 
 def config(argv: tuple[str, ...]) -> dict[str, Any]:
@@ -50,37 +41,24 @@ def access(argv: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def test_the_prompt_goes_by_stdin_and_never_by_the_command_line() -> None:
-    prompt = "--x" * 3_000_000
-    started = CodexBackend().launch(msgspec.structs.replace(OPTIONS, prompt=prompt))
-    assert started.stdin == prompt.encode()
-    assert started.argv[:4] == ("codex", "exec", "--json", "--skip-git-repo-check")
-    assert started.argv[-2:] == ("--", "-")
-    assert not any(len(argument) > 1000 for argument in started.argv)
-
-
 def test_half_a_character_in_a_prompt_does_not_stop_the_start() -> None:
-    started = CodexBackend().launch(msgspec.structs.replace(OPTIONS, prompt="cut \ud83d", system_prompt="\ud83d"))
+    started = CodexBackend().launch(changed(prompt="cut \ud83d", system_prompt="\ud83d"))
     assert started.stdin == b"cut ?"
     assert config(started.argv)["developer_instructions"] == "?"
 
 
-def test_a_conversation_is_gone_on_with_and_never_begun_under_an_id() -> None:
+def test_a_conversation_is_resumed_and_never_started_under_an_id() -> None:
     assert "an-id" not in launch(session_id="an-id")
     resumed = launch(resume_session_id="an-id")
     assert resumed[:3] == ("codex", "exec", "resume")
     assert resumed[-3:] == ("--", "an-id", "-")
 
 
-def test_what_is_not_asked_for_is_not_passed() -> None:
+def test_only_what_is_asked_for_is_passed() -> None:
     argv = launch()
-    assert "--model" not in argv
+    assert argv[:4] == ("codex", "exec", "--json", "--skip-git-repo-check")
+    assert argv[-2:] == ("--", "-")
     assert set(config(argv)) == {"approval_policy", "allow_login_shell", "features.unbounded_connection_retries"}
-
-
-def test_the_model() -> None:
-    argv = launch(model="gpt-x")
-    assert argv[argv.index("--model") + 1] == "gpt-x"
 
 
 @pytest.mark.parametrize("prompt", ["You plan.", "'\"\\ \n\t `$X` {a} = [b]", "“ü” 🙂 \x7f \x01", '"""', "true", "1"])
@@ -95,7 +73,7 @@ def test_a_schema_is_asked_for_behind_the_system_prompt() -> None:
     assert config(launch(schema={"type": "object"}))["developer_instructions"].startswith("Your last message is JSON")
 
 
-def test_an_agent_does_not_take_itself_for_a_part_of_the_codex_around_it() -> None:
+def test_an_agent_does_not_take_itself_for_part_of_the_codex_around_it() -> None:
     environment = CodexBackend().launch(OPTIONS).environment
     assert {"CODEX_THREAD_ID", "CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"} <= set(environment)
     assert set(environment.values()) == {None}
@@ -184,7 +162,7 @@ def test_bounds_are_barred_also_where_nothing_is_but_not_in_folders_that_are_mis
     assert found == {".": "write", **BARRED, "locked": "read", "src/a.py": "read"}
 
 
-def test_what_is_not_to_be_read_is_denied_but_for_what_git_needs(worktree: Path) -> None:
+def test_what_must_not_be_read_is_denied_except_for_what_git_needs(worktree: Path) -> None:
     for name in ("key", "docs/key"):
         (worktree / name).touch()
     found = sandbox(worktree, readable_paths=("docs/b.md",), writable_paths=("README.md",))
@@ -236,7 +214,7 @@ def test_nothing_of_a_foreign_project_is_used() -> None:
 
 
 def test_interactive_has_the_persons_own_permissions() -> None:
-    options = msgspec.structs.replace(OPTIONS, prompt="--p", system_prompt="You plan.", model="gpt-x", session_id="id")
+    options = changed(prompt="--p", system_prompt="You plan.", model="gpt-x", session_id="id")
     started = CodexBackend().launch_interactive(options)
     assert started.argv == (
         *("codex", "--model", "gpt-x", "-c", 'developer_instructions="You plan."'),
@@ -245,18 +223,14 @@ def test_interactive_has_the_persons_own_permissions() -> None:
     assert started.stdin == b""
 
 
-def test_interactive_without_a_prompt_asks_nothing() -> None:
-    assert CodexBackend().launch_interactive(msgspec.structs.replace(OPTIONS, prompt="")).argv == ("codex",)
-
-
-def test_interactive_goes_on_with_a_conversation() -> None:
-    argv = CodexBackend().launch_interactive(msgspec.structs.replace(OPTIONS, resume_session_id="an-id")).argv
+def test_interactive_resumes_a_conversation() -> None:
+    argv = CodexBackend().launch_interactive(changed(resume_session_id="an-id")).argv
     assert argv == ("codex", "resume", "--", "an-id", "Do the task.")
 
 
-def test_interactive_with_folders_asks_about_every_change_but_in_these(tmp_path: Path) -> None:
+def test_interactive_with_directories_asks_about_every_change_outside_of_them(tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
-    options = msgspec.structs.replace(OPTIONS, cwd=tmp_path, writable=(Path("specs"),))
+    options = changed(cwd=tmp_path, writable=(Path("specs"),))
     argv = CodexBackend().launch_interactive(options).argv
     assert config(argv)["approval_policy"] == "on-request"
     assert access(argv)[str(tmp_path / "specs")] == "write"
@@ -294,7 +268,7 @@ OWN = '[model_providers.own]\nenv_key = "OWN_KEY"\n'
         ({"OWN_KEY": "k"}, {"config.toml": 'model_provider = "own"\n' + OWN}, True, "OWN_KEY is set"),
         ({"CODEX_API_KEY": "k"}, {"config.toml": 'model_provider = "own"\n' + OWN}, False, "OWN_KEY is not set"),
         ({"CODEX_API_KEY": "k"}, {"config.toml": OWN}, True, "CODEX_API_KEY is set"),
-        ({}, {"config.toml": 'model_provider = "own"\n[model_providers.own]\nname = "x"'}, True, "login of its own"),
+        ({}, {"config.toml": 'model_provider = "own"\n[model_providers.own]\nname = "x"'}, True, "its own login"),
     ],
 )
 def test_where_codex_would_find_a_login(
@@ -303,8 +277,7 @@ def test_where_codex_would_find_a_login(
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     backend = CodexBackend()
-    assert isinstance(backend, Diagnosed)
-    [symptom] = backend.symptoms({"CODEX_HOME": str(tmp_path), **environment}, tmp_path)
-    assert (symptom.what, symptom.fit) == ("login", fit)
-    assert text in symptom.text
-    assert bool(symptom.mend) is not fit
+    [found] = backend.prerequisites({"CODEX_HOME": str(tmp_path), **environment}, tmp_path)
+    assert (found.name, found.met) == ("login", fit)
+    assert text in found.text
+    assert bool(found.fix) is not fit

@@ -85,23 +85,23 @@ def test_a_command_that_is_never_allowed_is_found_wherever_it_stands(command: st
         "for i in 1 2; do echo $i; done",
     ],
 )
-def test_what_only_speaks_of_it_is_no_run_of_it(command: str) -> None:
+def test_a_command_that_only_mentions_it_does_not_run_it(command: str) -> None:
     assert runs(command, BOUNDS) is None
 
 
 @pytest.mark.parametrize(
     "command", ["X=sudo; $X ls", "$'sudo' x", "`which sudo` ls", '"$P" x', "a && ${X} ls", 'echo "$($X)"']
 )
-def test_a_program_without_a_name_is_told(command: str) -> None:
+def test_a_program_without_a_name_is_unknown(command: str) -> None:
     assert unknown_program(command)
 
 
 @pytest.mark.parametrize("command", ["echo $X", 'ls "$HOME"', "X=$Y ls", "echo $(ls)", "echo '$(x)'"])
-def test_a_variable_among_the_arguments_is_no_program(command: str) -> None:
+def test_a_variable_among_the_arguments_is_not_a_program(command: str) -> None:
     assert not unknown_program(command)
 
 
-def test_redirections_are_told_apart() -> None:
+def test_redirections_are_recognized() -> None:
     [first, second] = simple_commands("a x <in >out 2>&1 | b &>>both") or ()
     assert (first.words, first.fed) == (("a", "x", "2"), ("in",))
     assert first.written == ("out", "1")

@@ -1,72 +1,28 @@
-"""gemini's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""gemini's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cuggino.agents.agent import MESSAGE_END, AgentOptions, AgentResult, Decoded, Denial, SignOfLife, Text
+from cuggino.agents.agent import MESSAGE_END, AgentResult, Denial, Text
 from cuggino.agents.gemini import GeminiBackend
-from cuggino.agents.gemini.decoder import GeminiDecoder
-from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
-from cuggino.roles import Role
+from cuggino.errors import LlmSessionErrorKind
+from cuggino.events import SystemMessage, ToolResult, UsageReport
+from tests.unit.decoding import DecodedRun, encode, recorded
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "gemini"
-OPTIONS = AgentOptions(role=Role.IMPLEMENTER, cwd=Path("/project"), prompt="go", output=Path("/project/out"))
+Run = partial(DecodedRun, GeminiBackend())
 
 
-class Run:
-    """A run, decoded. `told` is all but signs of life; `result` or `error` is how it ended."""
-
-    def __init__(self, lines: Sequence[bytes], exit_status: int = 0, stderr: str = "") -> None:
-        decoder = GeminiBackend().decoder(OPTIONS)
-        decoded: list[Decoded] = []
-        for line in lines:
-            decoded += decoder.feed(line)
-        self.told = [item for item in decoded if not isinstance(item, SignOfLife)]
-        self._result: AgentResult | None = None
-        self._error: LlmSessionError | None = None
-        try:
-            self._result = decoder.finish(exit_status, stderr)
-        except LlmSessionError as error:
-            self._error = error
-
-    @property
-    def result(self) -> AgentResult:
-        assert self._result is not None, self._error
-        return self._result
-
-    @property
-    def error(self) -> LlmSessionError:
-        assert self._error is not None, self._result
-        return self._error
-
-    @property
-    def messages(self) -> list[str]:
-        messages = [""]
-        for item in self.told:
-            if isinstance(item, Text):
-                messages[-1] += item.text
-            elif item == MESSAGE_END:
-                messages.append("")
-        return [message for message in messages if message]
-
-
-def recording(name: str) -> Run:
-    meta = json.loads((RECORDINGS / f"{name}.meta.json").read_bytes())
-    return Run((RECORDINGS / f"{name}.jsonl").read_bytes().split(b"\n"), meta["rc"], meta["stderr"])
+def recording(name: str) -> DecodedRun:
+    return Run(*recorded("gemini", name))
 
 
 def line(type_: str, **fields: Any) -> bytes:
-    return json.dumps({"type": type_, "timestamp": "2026-11-22T01:00:00.000Z", **fields}).encode()
+    return encode(type=type_, timestamp="2026-11-22T01:00:00.000Z", **fields)
 
 
 def said(text: str) -> bytes:
@@ -86,7 +42,7 @@ def failed(words: str) -> bytes:
 
 def test_a_plain_run() -> None:
     run = recording("hello")
-    assert run.told == [
+    assert run.reported == [
         SystemMessage(text="gemini, model auto"),
         Text("Hello! This is a pla"),
         Text("in scripted answer.\n"),
@@ -103,8 +59,7 @@ def test_a_plain_run() -> None:
 
 def test_tools_and_their_results_are_paired_in_order() -> None:
     run = recording("tools")
-    calls = [item for item in run.told if isinstance(item, ToolCall)]
-    results = [item for item in run.told if isinstance(item, ToolResult)]
+    calls, results = run.calls, run.results
     assert [call.name for call in calls] == ["run_shell_command", "write_file", "read_file", "replace"]
     assert calls[1].input == {"file_path": "/tmp/made.txt", "content": "line one\nline two\n"}
     assert [result.id for result in results] == [call.id for call in calls]
@@ -125,7 +80,7 @@ def test_a_denial_has_what_was_asked() -> None:
     denied = line("tool_result", tool_id="1", status="error", error={"type": "policy_violation", "message": "No."})
     run = Run([INIT, use, denied, ENDED])
     assert run.result.denials == (Denial(tool="write_file", input={"file_path": "a.py"}),)
-    assert run.told[-1] == ToolResult(id="1", output="No.", is_error=True)
+    assert run.reported[-1] == ToolResult(id="1", output="No.", is_error=True)
     assert run.result.usage == UsageReport(input_tokens=1, output_tokens=2, cache_read_tokens=3)
 
 
@@ -142,7 +97,7 @@ def test_a_message_ends_where_a_tool_is_used_or_the_person_speaks() -> None:
 def test_a_refused_key() -> None:
     error = recording("e401").error
     assert error.kind is LlmSessionErrorKind.SETUP
-    assert error.message == "gemini is not logged in, or its key is refused (401): invalid x-api-key"
+    assert error.message == "gemini is not logged in, or its key was rejected (401): invalid x-api-key"
     assert error.advice
 
 
@@ -200,19 +155,6 @@ def test_a_conversation_that_broke_off_is_a_crash_with_its_reason() -> None:
     assert run.messages == ["I be"]
 
 
-@pytest.mark.parametrize("exit_status", [0, 1, -9, 137])
-def test_no_result_is_a_failure_whatever_the_exit_status(exit_status: int) -> None:
-    error = Run([INIT, said("half")], exit_status).error
-    assert error.kind is LlmSessionErrorKind.CRASHED
-
-
-def test_a_good_result_and_a_bad_exit_is_a_failure() -> None:
-    error = Run([INIT, ENDED], -9, "boom").error
-    assert error.kind is LlmSessionErrorKind.CRASHED
-    assert "killed by SIGKILL" in error.message
-    assert "boom" in error.message
-
-
 @pytest.mark.parametrize(
     ("exit_status", "words"),
     [
@@ -232,38 +174,3 @@ def test_a_run_that_did_not_start_is_for_a_person(exit_status: int, words: str) 
 
 
 # ---- lines that nobody expects ----------------------------------------------------------------
-
-
-def test_a_line_that_is_no_json_is_told_once() -> None:
-    run = Run([b"Debugger attached.", INIT, b"{half", b"[]", line("new_kind", content=["x"]), said("on"), ENDED])
-    told = [item.text for item in run.told if isinstance(item, SystemMessage)]
-    assert told[0] == "gemini printed a line that is not of its protocol, passed over: Debugger attached."
-    assert len(told) == 2
-    assert run.messages == ["on"]
-
-
-def test_half_a_character_is_replaced() -> None:
-    cut = said("cut: X").replace(b"X", b"\\ud83d")
-    assert Run([INIT, cut, ENDED]).messages == ["cut: ?"]
-
-
-@given(st.sampled_from(sorted(RECORDINGS.glob("*.jsonl"))), st.data())
-def test_no_cut_and_no_junk_breaks_it(path: Path, data: st.DataObject) -> None:
-    whole = path.read_bytes()
-    lines = whole[: data.draw(st.integers(0, len(whole)))].split(b"\n")
-    lines.insert(data.draw(st.integers(0, len(lines))), data.draw(st.binary(max_size=100)))
-    Run(lines, data.draw(st.integers(-15, 255)), data.draw(st.text(max_size=100)))
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=8), v, max_size=4),
-        max_leaves=8,
-    )
-)
-def test_no_json_of_any_shape_breaks_it(value: Any) -> None:
-    for kind in ("init", "message", "tool_use", "tool_result", "error", "result"):
-        for field in ("role", "content", "parameters", "tool_id", "error", "stats", "status", "session_id"):
-            GeminiDecoder().feed(line(kind, **{field: value}))
-        Run([line(kind, role="assistant", content=str(value)), failed(json.dumps(value))], 1)

@@ -12,24 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuggino.agents.agent import AgentOptions
 from cuggino.agents.gemini import GeminiBackend
 from cuggino.agents.gemini.policy import policy
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
+from tests.unit.launching import changed, flag
 
-OPTIONS = AgentOptions(
-    role=Role.IMPLEMENTER,
-    cwd=Path("/project"),
-    prompt="Do the task.",
-    output=Path("/project/out"),
-    skip_permissions=True,
-)
 BASE = ("gemini", "--output-format", "stream-json", "--skip-trust")
-
-
-def changed(**changes: object) -> AgentOptions:
-    return msgspec.structs.replace(OPTIONS, **changes)
 
 
 def launch(**changes: object) -> tuple[str, ...]:
@@ -40,10 +29,6 @@ def stdin(**changes: object) -> str:
     return GeminiBackend().launch(changed(**changes)).stdin.decode()
 
 
-def flag(argv: tuple[str, ...], name: str) -> str:
-    return argv[argv.index(name) + 1]
-
-
 # ---- the command line -------------------------------------------------------------------------
 
 
@@ -52,38 +37,16 @@ def test_a_writing_role_may_do_everything_when_asked() -> None:
     assert launch(skip_permissions=False) == BASE
 
 
-def test_the_prompt_goes_by_stdin_behind_the_standing_instructions() -> None:
-    prompt = "x" * 1_000_000
-    sent = stdin(prompt=prompt, system_prompt="You implement.")
-    assert sent.startswith("You implement.\n\n")
-    assert sent.endswith(f"\n\n{prompt}")
-    assert not any(len(argument) > 1000 for argument in launch(prompt=prompt))
-
-
-def test_a_conversation_that_goes_on_is_not_told_its_instructions_again() -> None:
-    assert stdin(resume_session_id="an-id", system_prompt="You implement.", prompt="Go on.") == "Go on."
-
-
-@pytest.mark.parametrize("prompt", ["/clear", "  /clear"])
-def test_a_prompt_is_never_a_slash_command(prompt: str) -> None:
-    assert stdin(resume_session_id="an-id", prompt=prompt) == f"Your task:\n{prompt}"
-    assert not stdin(system_prompt="/help", prompt=prompt).startswith("/")
-
-
-def test_half_a_character_in_a_prompt_does_not_stop_the_start() -> None:
-    assert stdin(prompt="cut \ud83d").endswith("cut ?")
-
-
-def test_a_conversation_is_begun_under_an_id_or_gone_on_with() -> None:
+def test_a_new_conversation_has_an_id_and_the_system_prompt_before_the_prompt() -> None:
     assert flag(launch(session_id="an-id"), "--session-id") == "an-id"
-    resumed = launch(session_id="other", resume_session_id="an-id")
-    assert flag(resumed, "--resume") == "an-id"
-    assert "--session-id" not in resumed
+    assert "--session-id" not in launch(session_id="other", resume_session_id="an-id")
+    assert stdin(system_prompt="You implement.", prompt="Go.").startswith("You implement.\n\n")
+    assert stdin(system_prompt="/help", prompt="Go.").startswith("Your task:\n/help\n\n")
+    assert stdin(system_prompt="You implement.", prompt="Go.").endswith("\n\nGo.")
 
 
-def test_a_model() -> None:
-    assert flag(launch(model="gemini-2.5-pro"), "--model") == "gemini-2.5-pro"
-    assert "--model" not in launch()
+def test_a_resumed_conversation_does_not_get_its_instructions_again() -> None:
+    assert stdin(resume_session_id="an-id", system_prompt="You implement.", prompt="Go on.") == "Go on."
 
 
 def test_a_folder_outside_is_added_to_those_in_which_it_works() -> None:

@@ -1,4 +1,4 @@
-"""What doctor is told about gemini's login."""
+"""Whether gemini would find a login."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cuggino.agents.gemini import GeminiBackend
 
 
 def fit(home: Path, **environment: str) -> bool:
-    [symptom] = GeminiBackend().symptoms({"HOME": str(home), **environment}, home / "project")
-    assert symptom.what == "login"
-    assert symptom.fit or symptom.mend
-    return symptom.fit
+    [found] = GeminiBackend().prerequisites({"HOME": str(home), **environment}, home / "project")
+    assert found.name == "login"
+    assert found.met or found.fix
+    return found.met
 
 
 def choose(home: Path, way: str) -> None:
@@ -58,7 +58,7 @@ def test_a_key_may_stand_in_an_env_file(tmp_path: Path) -> None:
     assert fit(tmp_path)
 
 
-def test_settings_that_are_no_json_say_nothing(tmp_path: Path) -> None:
+def test_settings_that_are_not_json_are_ignored(tmp_path: Path) -> None:
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini" / "settings.json").write_bytes(b"\xff{")
     assert not fit(tmp_path)

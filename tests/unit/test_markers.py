@@ -196,7 +196,7 @@ def test_a_code_span_stays_in_its_paragraph(end: str) -> None:
 
 
 @pytest.mark.parametrize("more", ["a", "-", "-a", "*a*", "1", "1.a", "1234567890. ", "#a", "####### ", "``", "~~"])
-def test_a_code_span_goes_on_over_a_line_that_ends_no_paragraph(more: str) -> None:
+def test_a_code_span_continues_over_a_line_that_does_not_end_its_paragraph(more: str) -> None:
     assert only_text(f"a ` b\n{more}<DONE>x</DONE> ` c")
 
 
@@ -282,7 +282,7 @@ def test_an_unclosed_fence_does_not_reach_into_the_next_message() -> None:
 
 
 @pytest.mark.parametrize("line", ["a ```", "``", "~~", "```a`b", "-```", "1.```"])
-def test_a_line_that_is_no_fence_opens_none(line: str) -> None:
+def test_a_line_that_is_not_a_fence_opens_no_block(line: str) -> None:
     assert find(f"{line}\n\n<DONE>x</DONE>") == [text(line), done("x")]
 
 
@@ -343,10 +343,10 @@ def test_a_marker_may_be_split_anywhere() -> None:
     parser = MarkerParser(MARKERS)
     for first in range(len(message) + 1):
         for second in range(first, len(message) + 1):
-            assert told(parser, [message[:first], message[first:second], message[second:]]) == whole
+            assert parsed(parser, [message[:first], message[first:second], message[second:]]) == whole
 
 
-def told(parser: MarkerParser, pieces: Sequence[str]) -> list[Found]:
+def parsed(parser: MarkerParser, pieces: Sequence[str]) -> list[Found]:
     found = [event for piece in pieces for event in parser.feed(piece)]
     return found + parser.end()
 
@@ -380,8 +380,8 @@ def test_the_result_does_not_depend_on_where_a_message_is_split(message: str, cu
     edges = [0, *sorted(min(cut, len(message)) for cut in cuts), len(message)]
     pieces = [message[start:end] for start, end in pairwise(edges)]
     parser = MarkerParser(MARKERS)
-    assert told(parser, pieces) == find(message)
-    assert told(parser, list(message)) == find(message)
+    assert parsed(parser, pieces) == find(message)
+    assert parsed(parser, list(message)) == find(message)
 
 
 @quickly

@@ -1,74 +1,35 @@
-"""opencode's lines → events, over recordings of the real program and over lines that it might print one day."""
+"""opencode's lines → events: recordings of the real program, and lines that it might print one day."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cuggino.agents.agent import (
     MESSAGE_END,
     SIGN_OF_LIFE,
-    AgentOptions,
     AgentResult,
-    Decoded,
     Denial,
-    SignOfLife,
     Text,
 )
 from cuggino.agents.opencode import OpencodeBackend
-from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
-from cuggino.roles import Role
+from cuggino.errors import LlmSessionErrorKind
+from cuggino.events import UsageReport
+from tests.unit.decoding import OPTIONS, DecodedRun, encode, recorded
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "opencode"
-OPTIONS = AgentOptions(role=Role.IMPLEMENTER, cwd=Path("/project"), prompt="go", output=Path("/project/out"))
-
-
-class Run:
-    """A run, decoded. `told` is all but signs of life; `result` or `error` is how it ended."""
-
-    def __init__(self, lines: Sequence[bytes], exit_status: int = 0, stderr: str = "") -> None:
-        self.decoder = OpencodeBackend().decoder(OPTIONS)
-        decoded: list[Decoded] = []
-        for line in lines:
-            decoded += self.decoder.feed(line)
-        self.told = [item for item in decoded if not isinstance(item, SignOfLife)]
-        self._result: AgentResult | None = None
-        self._error: LlmSessionError | None = None
-        try:
-            self._result = self.decoder.finish(exit_status, stderr)
-        except LlmSessionError as error:
-            self._error = error
-
-    @property
-    def result(self) -> AgentResult:
-        assert self._result is not None, self._error
-        return self._result
-
-    @property
-    def error(self) -> LlmSessionError:
-        assert self._error is not None, self._result
-        return self._error
+Run = partial(DecodedRun, OpencodeBackend())
 
 
-def lines(name: str) -> list[bytes]:
-    return (RECORDINGS / f"{name}.jsonl").read_bytes().split(b"\n")
-
-
-def recording(name: str) -> Run:
-    meta = json.loads((RECORDINGS / f"{name}.meta.json").read_bytes())
-    return Run(lines(name), meta["rc"], meta["stderr"])
+def recording(name: str) -> DecodedRun:
+    return Run(*recorded("opencode", name))
 
 
 def line(kind: str, **fields: Any) -> bytes:
-    return json.dumps({"type": kind, "sessionID": "ses_1", **fields}).encode()
+    return encode(type=kind, sessionID="ses_1", **fields)
 
 
 def part(kind: str, **fields: Any) -> bytes:
@@ -100,7 +61,7 @@ START = part("step_start")
 def test_a_plain_run() -> None:
     run = recording("hello")
     text = "Hello! This is a plain scripted answer.\n\nSecond paragraph."
-    assert run.told == [Text(text), MESSAGE_END]
+    assert run.reported == [Text(text), MESSAGE_END]
     assert run.result == AgentResult(
         exit_status=0,
         session_id="ses_e0030b441ffeKgpdBX9fRDLHpO",
@@ -111,23 +72,22 @@ def test_a_plain_run() -> None:
 
 def test_tools_and_their_results_are_paired_in_order() -> None:
     run = recording("tools")
-    calls = [item for item in run.told if isinstance(item, ToolCall)]
-    results = [item for item in run.told if isinstance(item, ToolResult)]
+    calls, results = run.calls, run.results
     assert [call.name for call in calls] == ["bash", "write", "read", "edit"]
     assert calls[1].input == {"content": "line one\nline two\n", "filePath": "/project/made.txt"}
     assert [result.id for result in results] == [call.id for call in calls]
     assert results[0].output == "hello-from-bash\nerr\n"
     assert not any(result.is_error for result in results)
-    texts = [item.text for item in run.told if isinstance(item, Text)]
+    texts = [item.text for item in run.reported if isinstance(item, Text)]
     assert texts == ["First a command.", "Now a file.", "All done: wrote, read and edited made.txt."]
-    assert run.told.count(MESSAGE_END) == 3
+    assert run.reported.count(MESSAGE_END) == 3
     assert run.result.final_text == texts[-1]
     assert run.result.usage == UsageReport(input_tokens=500, output_tokens=50)
 
 
 def test_a_step_is_one_message() -> None:
     run = Run([START, said("all <DO"), said("NE>"), finished("tool-calls"), START, said("it is"), finished()])
-    assert run.told == [Text("all <DO"), Text("NE>"), MESSAGE_END, Text("it is"), MESSAGE_END]
+    assert run.reported == [Text("all <DO"), Text("NE>"), MESSAGE_END, Text("it is"), MESSAGE_END]
     assert run.result.final_text == "it is"
 
 
@@ -143,7 +103,7 @@ def test_a_command_that_failed_is_an_error_and_a_denial_is_one_of_opencodes_own(
             finished(),
         ]
     )
-    results = [item for item in run.told if isinstance(item, ToolResult)]
+    results = run.results
     assert [result.is_error for result in results] == [True, False, True, True]
     assert [result.output for result in results[2:]] == [words, "File not found: /b"]
     assert run.result.denials == (Denial(tool="edit", input={"filePath": "a"}),)
@@ -157,7 +117,7 @@ def test_tokens_and_money_are_added_up() -> None:
     )
 
 
-def test_an_error_that_opencode_overcame_is_none() -> None:
+def test_an_error_that_opencode_overcame_is_not_a_failure() -> None:
     """A conversation that was too long, and that it has shortened: the exit status says 1 all the same."""
     run = Run([START, failed("ContextOverflowError", message="too long"), START, said("On."), finished()], 1)
     assert run.result.final_text == "On."
@@ -203,7 +163,7 @@ def test_the_kind_follows_from_the_protocol(error: bytes, kind: LlmSessionErrorK
     assert (run.decoder.failure is not None) is (b"403" in error or b"ProviderAuth" in error)
 
 
-def test_words_are_no_evidence() -> None:
+def test_text_is_not_evidence() -> None:
     run = Run([START, said("401 Unauthorized"), used("bash", status="completed", output="Overloaded 529"), finished()])
     assert run.result.exit_status == 0
     assert Run([failed("UnknownError", message="usage_limit_reached 429")], 1).error.kind is LlmSessionErrorKind.SETUP
@@ -228,7 +188,7 @@ def test_an_error_that_only_has_a_number_is_looked_up_in_the_log() -> None:
     log = f'level=ERROR ref=err_0 error="another"\n{named}\n'
     run = Run([error], 1, log)
     assert run.error.kind is LlmSessionErrorKind.SETUP
-    assert "does not know this model" in run.error.message
+    assert "cannot use this model" in run.error.message
     assert Run([error], 1).error.kind is LlmSessionErrorKind.SETUP
     assert Run([START, error], 1).error.kind is LlmSessionErrorKind.CRASHED
 
@@ -259,49 +219,9 @@ def test_a_run_that_did_not_come_to_its_end_has_crashed(printed: list[bytes], ex
 # ---- lines of tomorrow, and torn ones ---------------------------------------------------------
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+def test_unknown_lines_are_a_sign_of_life() -> None:
     decoder = OpencodeBackend().decoder(OPTIONS)
     assert list(decoder.feed(line("reasoning", part={"text": "I think"}))) == [SIGN_OF_LIFE]
     assert list(decoder.feed(line("done", reason="idle", rejected=[]))) == [SIGN_OF_LIFE]
     assert list(decoder.feed(b"  ")) == []
     assert decoder.session_id == "ses_1"
-
-
-def test_a_line_that_is_no_json_is_told_once() -> None:
-    run = Run([b"!! oh", START, b"[1]", said("x"), b'{"type": 3}', finished()])
-    [told] = [item for item in run.told if isinstance(item, SystemMessage)]
-    assert "!! oh" in told.text
-    assert run.result.final_text == "x"
-
-
-def test_half_a_character_does_not_fail_a_line() -> None:
-    run = Run([START, rb'{"type":"text","part":{"text":"cut \ud83d"}}', finished()])
-    assert run.result.final_text.startswith("cut ")
-
-
-@given(
-    name=st.sampled_from(["hello", "tools", "e401"]), junk=st.lists(st.binary(max_size=40), max_size=5), data=st.data()
-)
-def test_neither_torn_lines_nor_junk_raise(name: str, junk: list[bytes], data: st.DataObject) -> None:
-    whole = [each for each in lines(name) if each]
-    cut = data.draw(st.integers(0, len(whole[-1])))
-    mixed = data.draw(st.permutations([*whole[:-1], whole[-1][:cut], *junk]))
-    decoder = OpencodeBackend().decoder(OPTIONS)
-    for each in mixed:
-        decoder.feed(each)
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["part", "state", "data"]), inner),
-    max_leaves=5,
-)
-
-
-@given(kind=st.sampled_from(["text", "tool_use", "step_finish", "error", "x"]), part=_VALUES, error=_VALUES)
-def test_nor_do_lines_of_another_shape(kind: str, part: Any, error: Any) -> None:
-    decoder = OpencodeBackend().decoder(OPTIONS)
-    decoder.feed(json.dumps({"type": kind, "part": part, "error": error}).encode())
-    decoder.feed(
-        json.dumps({"type": "error", "error": {"name": "APIError", "data": {"responseBody": str(error)}}}).encode()
-    )

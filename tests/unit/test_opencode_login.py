@@ -1,4 +1,4 @@
-"""What can be told of opencode's login without opencode."""
+"""Whether opencode would find a login."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from cuggino.agents.diagnosis import Diagnosed, Symptom
 from cuggino.agents.opencode import OpencodeBackend
 from cuggino.agents.opencode.login import login
+from cuggino.agents.prerequisites import Prerequisite
 
 CONFIG = '{\n  // mine\n  "provider": { "local": {"npm": "x"} },\n}\n'
 
 
-def look(home: Path, **environment: str) -> Symptom:
+def look(home: Path, **environment: str) -> Prerequisite:
     return login({"HOME": str(home), **environment}, home / "project")
 
 
 def test_the_backend_can_be_asked(tmp_path: Path) -> None:
     backend = OpencodeBackend()
-    assert isinstance(backend, Diagnosed)
-    [symptom] = backend.symptoms({"HOME": str(tmp_path)}, tmp_path)
-    assert not symptom.fit
-    assert "opencode auth login" in symptom.mend
+    [found] = backend.prerequisites({"HOME": str(tmp_path)}, tmp_path)
+    assert not found.met
+    assert "opencode auth login" in found.fix
 
 
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_AUTH_CONTENT"])
 def test_a_key_in_the_environment(tmp_path: Path, name: str) -> None:
-    assert look(tmp_path, **{name: "secret"}) == Symptom(what="login", fit=True, text=f"{name} is set")
-    assert not look(tmp_path, **{name: ""}).fit
+    assert look(tmp_path, **{name: "secret"}) == Prerequisite(name="login", met=True, text=f"{name} is set")
+    assert not look(tmp_path, **{name: ""}).met
 
 
 @pytest.mark.parametrize("variable", ["", "XDG_DATA_HOME"])
@@ -41,7 +40,7 @@ def test_a_login_in_its_file(tmp_path: Path, variable: str) -> None:
     found = look(tmp_path, **({variable: str(data)} if variable else {}))
     assert found.text == f"logged in to anthropic, openai, by {path}"
     path.write_text("{}")
-    assert not look(tmp_path, **({variable: str(data)} if variable else {})).fit
+    assert not look(tmp_path, **({variable: str(data)} if variable else {})).met
 
 
 @pytest.mark.parametrize("place", [".config/opencode/opencode.jsonc", "project/opencode.json", "given.json"])
@@ -57,8 +56,8 @@ def test_a_provider_in_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"model": "x/y"}'])
-def test_files_that_tell_nothing(tmp_path: Path, content: bytes) -> None:
+def test_files_without_a_login(tmp_path: Path, content: bytes) -> None:
     for place in (".config/opencode/opencode.json", ".local/share/opencode/auth.json"):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_bytes(content if "config" in place or content != b'{"model": "x/y"}' else b"")
-    assert not look(tmp_path).fit
+    assert not look(tmp_path).met

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from cuggino.agents.scripted import script as module
 from cuggino.agents.scripted.failures import ERRORS, REFUSALS, STDERR
-from cuggino.agents.scripted.played import Played
+from cuggino.agents.scripted.played import PlayedTurns
 from cuggino.agents.scripted.script import ROLES, STEP_NAMES, ScriptError, Situation, Turn, choose, decode, fill
-from cuggino.agents.scripted.steps import AnyStep, FailureName, MarkerName, Say, Structured, Write
+from cuggino.agents.scripted.steps import AnyStep, FailureName, MarkerName, SayStep, StructuredStep, WriteStep
 from cuggino.markers import tag_name
 from cuggino.roles import Role
 
@@ -49,7 +49,7 @@ def said(
     if chosen is None:
         return None
     step = chosen[1].steps[0]
-    assert isinstance(step, Say)
+    assert isinstance(step, SayStep)
     return step.text
 
 
@@ -96,11 +96,11 @@ def test_the_documentation_names_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("[]", "s.json: Expected `object`"),
         ("{", "s.json: Input data was truncated"),
-        ('{"planer": []}', "there is no role `planer`\nDid you mean `planner`?"),
+        ('{"planer": []}', "unknown role `planer`\nDid you mean `planner`?"),
         ('{"planner": [{"steps": [{"do": "sya", "text": ""}]}]}', "$.planner[0].steps[0].do: Invalid value 'sya'"),
         ('{"planner": [{"steps": [{"do": "sya", "text": ""}]}]}', "Did you mean `say`?"),
         ('{"planner": [{"steps": []}, {"steps": [{"text": ""}]}]}', "$.planner[1].steps[0]: Object missing"),
@@ -111,10 +111,10 @@ def test_the_documentation_names_every_field() -> None:
         ('{"planner": [{"steps": [{"do": "marker", "name": "YES"}]}]}', "$.planner[0].steps[0].name: Invalid"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, words: str) -> None:
     with pytest.raises(ScriptError) as raised:
         decode(text.encode(), "s.json")
-    assert told in str(raised.value)
+    assert words in str(raised.value)
 
 
 # ---- choosing ---------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def test_placeholders_are_filled_in_wherever_a_turn_has_a_string() -> None:
     chosen = choose(script({"steps": steps}), situation(writable=(Path("/a"), Path("/b"))), always)
     assert chosen is not None
     assert chosen[1].steps == [
-        Write(path="/b", text=["planner", "/nowhere"]),
-        Structured(value={"deep": ["/bin/python", 1, None]}),
+        WriteStep(path="/b", text=["planner", "/nowhere"]),
+        StructuredStep(value={"deep": ["/bin/python", 1, None]}),
     ]
 
 
@@ -204,14 +204,14 @@ def test_a_path_that_was_not_given_is_an_error(text: str, given: tuple[Path, ...
 
 
 def test_a_turn_is_claimed_as_often_as_it_may_be(tmp_path: Path) -> None:
-    played, other = Played(tmp_path / "s.json", b""), Played(tmp_path / "s.json", b"")
+    played, other = PlayedTurns(tmp_path / "s.json", b""), PlayedTurns(tmp_path / "s.json", b"")
     assert [played.claim("planner", 0, 2), other.claim("planner", 0, 2), played.claim("planner", 0, 2)] == [1, 1, 0]
     assert played.claim("planner", 1, 1)
     assert played.claim("reviewer", 0, 1)
 
 
 def test_a_turn_is_left_until_it_is_claimed(tmp_path: Path) -> None:
-    played = Played(tmp_path / "s.json", b"")
+    played = PlayedTurns(tmp_path / "s.json", b"")
     assert played.is_left("planner", 0, 1)
     assert not played.folder.exists()
     played.claim("planner", 0, 1)
@@ -219,12 +219,12 @@ def test_a_turn_is_left_until_it_is_claimed(tmp_path: Path) -> None:
 
 
 def test_a_script_that_was_changed_starts_anew(tmp_path: Path) -> None:
-    assert Played(tmp_path / "s.json", b"old").claim("planner", 0, 1)
-    assert not Played(tmp_path / "s.json", b"old").claim("planner", 0, 1)
-    assert Played(tmp_path / "s.json", b"new").claim("planner", 0, 1)
+    assert PlayedTurns(tmp_path / "s.json", b"old").claim("planner", 0, 1)
+    assert not PlayedTurns(tmp_path / "s.json", b"old").claim("planner", 0, 1)
+    assert PlayedTurns(tmp_path / "s.json", b"new").claim("planner", 0, 1)
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_writable_is_reported(tmp_path: Path) -> None:
     (tmp_path / "s.json.played").touch()
     with pytest.raises(ScriptError, match="cannot be remembered"):
-        Played(tmp_path / "s.json", b"").claim("planner", 0, 1)
+        PlayedTurns(tmp_path / "s.json", b"").claim("planner", 0, 1)

@@ -1,10 +1,4 @@
-"""The claude backend: how Claude Code is started, what its lines mean, how it names its errors.
-
-`launch` builds its command lines, `permissions` turns a sandbox's rules into claude's own, `login_settings` keeps
-the login where the person's settings are not used. `lines` declares the part of its protocol that is used, `decoder`
-turns a run's lines into events, `failures` turns what its protocol says went wrong into errors, `login` tells
-beforehand whether it could work at all.
-"""
+"""The claude backend: how Claude Code is started, what its lines mean, how it names its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +11,7 @@ from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.claude.decoder import ClaudeDecoder
 from cuggino.agents.claude.launch import headless, interactive
 from cuggino.agents.claude.login_settings import login_patterns
-from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.prerequisites import Prerequisite
 
 
 class ClaudeBackend:
@@ -39,13 +33,13 @@ class ClaudeBackend:
     def launch_interactive(self, options: AgentOptions) -> Launch:
         return interactive(options)
 
-    def decoder(self, options: AgentOptions) -> ClaudeDecoder:  # noqa: ARG002 - the lines mean the same for every run
+    def decoder(self, options: AgentOptions) -> ClaudeDecoder:  # noqa: ARG002 - lines mean the same in every run
         return ClaudeDecoder()
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
-        """What bears the conversation's name, wherever claude puts that; with a folder in which nothing else is.
+        """Return everything that bears the conversation's name, and a directory that contains nothing else.
 
-        The name is enough. The folder for `cwd` is called after it, but cut and hashed where that is long.
+        The directory for `cwd` is not computed: claude cuts and hashes a long path.
         """
         name = re.compile(rf"{re.escape(session_id)}(?!\w)")
         home = Path(environment.get("CLAUDE_CONFIG_DIR") or Path(environment.get("HOME", "~")) / ".claude")
@@ -61,7 +55,7 @@ class ClaudeBackend:
             found += [folder] if alone else own
         return found
 
-    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:
         from cuggino.agents.claude.login import login, permissions
 
         return [it for it in (login(environment, root), permissions(environment, os.getuid())) if it is not None]

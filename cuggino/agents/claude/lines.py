@@ -1,19 +1,16 @@
-"""The lines of `claude --output-format stream-json`, as far as they are used.
-
-Flat and tolerant: one struct for every type of line, every field optional, what is not declared is skipped
-without being built. A union would fail a whole line for one block of a kind that did not exist yesterday.
-"""
+"""The lines of `claude --output-format stream-json`, as far as they are used: one struct for all of them."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from cuggino.agents.decoding import tolerant
 
-class Block(msgspec.Struct):
-    """A piece of a message: text, a tool's use, a tool's result, or a kind that is passed over."""
+
+class ClaudeBlock(msgspec.Struct):
+    """A piece of a message: text, a tool's use, a tool's result, or a kind that is ignored."""
 
     type: str = ""
     text: str | None = None
@@ -25,35 +22,35 @@ class Block(msgspec.Struct):
     is_error: bool | None = None
 
 
-class Message(msgspec.Struct):
+class ClaudeMessage(msgspec.Struct):
     id: str = ""
     model: str = ""
-    content: list[Block] | str = ""
+    content: list[ClaudeBlock] | str = ""
 
 
-class StreamEvent(msgspec.Struct):
+class ClaudeStreamEvent(msgspec.Struct):
     type: str = ""
 
 
-class RateLimit(msgspec.Struct):
+class ClaudeRateLimit(msgspec.Struct):
     status: str = ""
     resetsAt: float | None = None  # noqa: N815 - the protocol's name
 
 
-class ModelUsage(msgspec.Struct, rename="camel"):
+class ClaudeModelUsage(msgspec.Struct, rename="camel"):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
 
 
-class DeniedUse(msgspec.Struct):
+class ClaudeDenial(msgspec.Struct):
     tool_name: str = ""
     tool_use_id: str = ""
     tool_input: Any = None
 
 
-class Line(msgspec.Struct):
+class ClaudeLine(msgspec.Struct):
     """Any line. `type` and `subtype` say which of the other fields mean something."""
 
     type: str
@@ -61,20 +58,20 @@ class Line(msgspec.Struct):
     session_id: str | None = None
     parent_tool_use_id: str | None = None
     """Set on the lines of a sub-agent."""
-    message: Message | None = None
-    event: StreamEvent | None = None
+    message: ClaudeMessage | None = None
+    event: ClaudeStreamEvent | None = None
     content: Any = None
     # system/init
     claude_code_version: str = ""
     model: str = ""
-    # system/api_retry, and `error` of an assistant line that stands for a failed request
+    # system/api_retry, and `error` of an assistant line that reports a failed request
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: float = 0
     error_status: int | None = None
     error: Any = None
     # rate_limit_event
-    rate_limit_info: RateLimit | None = None
+    rate_limit_info: ClaudeRateLimit | None = None
     # result
     is_error: bool = False
     api_error_status: int | None = None
@@ -82,31 +79,10 @@ class Line(msgspec.Struct):
     errors: list[str] = []
     num_turns: int = 0
     total_cost_usd: float | None = None
-    modelUsage: dict[str, ModelUsage] = {}  # noqa: N815
-    permission_denials: list[DeniedUse] = []
+    modelUsage: dict[str, ClaudeModelUsage] = {}  # noqa: N815
+    permission_denials: list[ClaudeDenial] = []
     terminal_reason: str | None = None
     structured_output: Any = None
 
 
-_decode = msgspec.json.Decoder(Line).decode
-
-
-def decode_line(line: bytes) -> Line | None:
-    """None: no line of the protocol."""
-    try:
-        return _decode(line)
-    except msgspec.ValidationError:
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_leniently(line)
-    except RecursionError:
-        return None
-
-
-def _decode_leniently(line: bytes) -> Line | None:
-    """JavaScript writes half of a character that it cut in two as a lone surrogate, which msgspec refuses."""
-    try:
-        loose = json.loads(line.decode(errors="replace"))
-        return _decode(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
+decode_line = tolerant(ClaudeLine)

@@ -1,7 +1,7 @@
 """Whether claude would find a login and may work, from its environment and its files alone.
 
-It does not ask claude itself (`claude auth status`): that takes a second, writes to the person's home, and may run
-the program that the settings name for a key. That a login is there does not say that the provider takes it.
+`claude auth status` is not used: it takes a second, writes to the person's home, and may run the program that the
+settings name for a key.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.prerequisites import Prerequisite, find_home, login_found, login_missing, read_json
 
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _PROVIDERS = {
@@ -29,65 +28,63 @@ _MANAGED = {
     "linux": Path("/etc/claude-code/managed-settings.json"),
     "darwin": Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
 }
-_MEND = "claude auth login    (or set ANTHROPIC_API_KEY)"
-
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_FIX = "claude auth login    (or set ANTHROPIC_API_KEY)"
 
 
-class _Tokens(msgspec.Struct, rename="camel"):
+class _ClaudeTokens(msgspec.Struct, rename="camel"):
     access_token: str = ""
     refresh_token: str | None = None
     expires_at: float | None = None
     """Milliseconds since the epoch."""
 
 
-class _Credentials(msgspec.Struct, rename="camel"):
-    claude_ai_oauth: _Tokens | None = None
+class _ClaudeCredentials(msgspec.Struct, rename="camel"):
+    claude_ai_oauth: _ClaudeTokens | None = None
 
 
-class _Account(msgspec.Struct, rename="camel"):
+class _ClaudeAccount(msgspec.Struct, rename="camel"):
     email_address: str | None = None
 
 
-class _State(msgspec.Struct, rename="camel"):
+class _ClaudeState(msgspec.Struct, rename="camel"):
     primary_api_key: str | None = None
-    oauth_account: _Account | None = None
+    oauth_account: _ClaudeAccount | None = None
 
 
-class _Settings(msgspec.Struct, rename="camel"):
+class _ClaudeSettings(msgspec.Struct, rename="camel"):
     api_key_helper: str | None = None
     env: dict[str, str] = {}
 
 
 def login(
     environment: Mapping[str, str], root: Path, *, platform: str = sys.platform, now: float | None = None
-) -> Symptom:
-    """Where claude would take its login from. `now` is in seconds since the epoch."""
-    return _login(_Place(environment, root, platform), time.time() if now is None else now)
+) -> Prerequisite:
+    """Return where claude would take its login from. `now` is in seconds since the epoch."""
+    return _find_login(_ClaudeFiles(environment, root, platform), time.time() if now is None else now)
 
 
-def permissions(environment: Mapping[str, str], uid: int) -> Symptom | None:
-    """claude does not skip permissions for root, unless it is told that root is harmless here; None for others."""
+def permissions(environment: Mapping[str, str], uid: int) -> Prerequisite | None:
+    """Return whether claude skips permissions for root, which it does only in a sandbox; None for other users."""
     if uid != 0:
         return None
     if environment.get("IS_SANDBOX") == "1" or environment.get("CLAUDE_CODE_BUBBLEWRAP"):
-        return Symptom(what="permissions", fit=True, text="this is root, in a sandbox as the environment says")
-    return Symptom(
-        what="permissions",
-        fit=False,
+        return Prerequisite(name="permissions", met=True, text="root, in a sandbox according to the environment")
+    return Prerequisite(
+        name="permissions",
+        met=False,
         text="claude refuses to work without asking for permissions as root",
-        mend="Work as another user; in a container that is made for this: export IS_SANDBOX=1",
+        fix="Work as another user; in a container made for this: export IS_SANDBOX=1",
     )
 
 
-class _Place:
-    """Where claude looks."""
+class _ClaudeFiles:
+    """Where claude looks for a login."""
 
     def __init__(self, environment: Mapping[str, str], root: Path, platform: str) -> None:
         self.environment = environment
         self.platform = platform
         self._root = root
-        self._home = Path(environment.get("HOME") or Path.home())
+        self._home = find_home(environment)
 
     @property
     def folder(self) -> Path:
@@ -110,49 +107,33 @@ class _Place:
         yield self.folder / "settings.json"
 
 
-def _login(place: _Place, now: float) -> Symptom:
+def _find_login(place: _ClaudeFiles, now: float) -> Prerequisite:
     if (found := _from_environment(place.environment)) is not None:
-        return _fit(found)
+        return login_found(found)
     for path in place.settings:
-        settings = _read(path, _Settings)
+        settings = read_json(path, _ClaudeSettings)
         if settings is not None:
             if (found := _from_environment(settings.env)) is not None:
-                return _fit(f"{found}, in {path}")
+                return login_found(f"{found}, in {path}")
             if settings.api_key_helper:
-                return _fit(f"the program that {path} names gives a key")
-    credentials = _read(place.credentials, _Credentials)
+                return login_found(f"the program that {path} names provides a key")
+    credentials = read_json(place.credentials, _ClaudeCredentials)
     tokens = credentials.claude_ai_oauth if credentials is not None else None
     if tokens is not None and tokens.access_token:
         if not tokens.refresh_token and tokens.expires_at is not None and tokens.expires_at / 1000 < now:
-            return _unfit(f"the login in {place.credentials} has expired")
-        return _fit(f"logged in, by {place.credentials}")
-    state = _read(place.state, _State)
+            return login_missing(f"the login in {place.credentials} has expired", _FIX)
+        return login_found(f"logged in, by {place.credentials}")
+    state = read_json(place.state, _ClaudeState)
     if state is not None:
         if state.primary_api_key:
-            return _fit(f"a key, in {place.state}")
-        if state.oauth_account is not None and place.platform == "darwin":  # its tokens are in the keychain
-            return _fit(f"logged in as {state.oauth_account.email_address or 'somebody'}, by {place.state}")
-    return _unfit("claude is not logged in, as far as its files and the environment tell")
+            return login_found(f"a key, in {place.state}")
+        if state.oauth_account is not None and place.platform == "darwin":  # with its tokens in the keychain
+            return login_found(f"logged in as {state.oauth_account.email_address or 'somebody'}, by {place.state}")
+    return login_missing("claude is not logged in, according to its files and the environment", _FIX)
 
 
 def _from_environment(environment: Mapping[str, str]) -> str | None:
     for name, provider in _PROVIDERS.items():
         if environment.get(name, "").lower() in _TRUE:
-            return f"{name} is set: {provider} has a login of its own, which is not looked at"
+            return f"{name} is set: {provider} has its own login, which is not checked"
     return next((f"{name} is set" for name in _KEYS if environment.get(name)), None)
-
-
-def _read(path: Path, kind: type[_Struct]) -> _Struct | None:
-    """What is of interest in one of claude's files; None if there is none, or one that cannot be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _fit(text: str) -> Symptom:
-    return Symptom(what="login", fit=True, text=text)
-
-
-def _unfit(text: str) -> Symptom:
-    return Symptom(what="login", fit=False, text=text, mend=_MEND)

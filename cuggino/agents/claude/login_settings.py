@@ -1,7 +1,7 @@
-"""What of the person's own claude settings is still needed where none of them are used: the way to log in, the model.
+"""The part of the person's own claude settings that a sandbox still needs: the way to log in, and the model.
 
-In a sandbox claude is told to use no settings files, since what they allow would be added to what the sandbox allows.
-But for some people the login, or the provider, is in `settings.json`.
+In a sandbox claude uses no settings files, since what they allow would be added to what the sandbox allows. But some
+people have their login, or their provider, in `settings.json`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from cuggino.agents.prerequisites import find_home, read_json
+
 LOGIN_ENVIRONMENT = (
     *("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_SECURESTORAGE_CONFIG_DIR"),
     *("CLAUDE_CODE_USE_*", "CLAUDE_CODE_SKIP_*_AUTH", "CLAUDE_CODE_CLIENT_*", "IS_SANDBOX"),
@@ -21,8 +23,7 @@ LOGIN_ENVIRONMENT = (
     *("no_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
     *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DO_NOT_TRACK"),
 )
-"""Patterns of the variables by which claude finds its login and its provider, and by which people have it tell nobody
-else of its work."""
+"""Patterns of the variables that give claude its login and its provider, and that turn off its telemetry."""
 
 _OF_A_PROVIDER: Mapping[str, tuple[str, ...]] = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_*",),
@@ -40,28 +41,23 @@ _KEPT = frozenset(
 
 
 class LoginSettings(msgspec.Struct, frozen=True):
-    """`environment` may hold keys: it goes by the environment, and never by an argument."""
+    """`environment` may hold keys, so it is passed only as environment and never as an argument."""
 
     settings: Mapping[str, Any] = {}
     environment: Mapping[str, str] = {}
 
 
 def login_patterns(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """`LOGIN_ENVIRONMENT`, and what a cloud provider's own login needs, where that provider is chosen."""
+    """Return `LOGIN_ENVIRONMENT`, and what a cloud provider's own login needs if that provider is chosen."""
     chosen = [more for name, more in _OF_A_PROVIDER.items() if environment.get(name, "").lower() in _TRUE]
     return tuple(dict.fromkeys((*LOGIN_ENVIRONMENT, *(pattern for more in chosen for pattern in more))))
 
 
 def login_settings(environment: Mapping[str, str] | None) -> LoginSettings:
-    """From the settings of the person whose HOME this is; nothing if there are none that can be read."""
+    """Return these settings of the person whose HOME this is; nothing if there are none, or they are unreadable."""
     environment = os.environ if environment is None else environment
-    home = environment.get("CLAUDE_CONFIG_DIR") or Path(environment.get("HOME") or Path.home()) / ".claude"
-    try:
-        found = msgspec.json.decode((Path(home) / "settings.json").read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return LoginSettings()
-    if not isinstance(found, dict):
-        return LoginSettings()
+    home = Path(environment.get("CLAUDE_CONFIG_DIR") or find_home(environment) / ".claude")
+    found = read_json(home / "settings.json", dict[str, Any]) or {}
     named = found.get("env")
     variables = named.items() if isinstance(named, dict) else ()
     texts = {name: value for name, value in variables if isinstance(value, str)}

@@ -1,9 +1,4 @@
-"""The codex backend: how OpenAI's Codex is started, what its lines mean, how it names its errors.
-
-`launch` builds its command lines, `permissions` says in its own terms what an agent may do, `lines` declares the part
-of its protocol that is used, `decoder` turns a run's lines into events, `failures` turns its words for what went
-wrong into errors, `login` tells beforehand whether it could work at all.
-"""
+"""The codex backend: how OpenAI's Codex is started, what its lines mean, how it names its errors."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from pathlib import Path
 from cuggino.agents.agent import AgentOptions, Launch
 from cuggino.agents.codex.decoder import CodexDecoder
 from cuggino.agents.codex.launch import headless, interactive
-from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.prerequisites import Prerequisite
 from cuggino.events import UsageReport
 
 
@@ -24,8 +19,8 @@ class CodexBackend:
     program = "codex"
     install_advice = "Install it with `npm install -g @openai/codex`, then run `codex login`."
     lacks = (
-        "codex holds no command to a list and tells no denials: neither the manifest's commands nor those of "
-        "spawn.neverAllow are enforced, and there is nothing to recover from."
+        "codex neither restricts commands nor reports denials: the commands of the manifest and of spawn.neverAllow"
+        " are not enforced, and there is nothing to recover from."
     )
     version_arguments = ("--version",)
     login_environment = (
@@ -35,7 +30,7 @@ class CodexBackend:
 
     def __init__(self) -> None:
         self._spent: dict[str, UsageReport] = {}
-        """What each conversation of this process has used so far: codex tells that, and not what one run has."""
+        """What each conversation has used so far: codex reports that, and not what one run has used."""
 
     def launch(self, options: AgentOptions) -> Launch:
         return headless(options)
@@ -47,13 +42,13 @@ class CodexBackend:
         return CodexDecoder(self._spent, structured=options.schema is not None)
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
-        """The recording of the conversation, in a folder of the day on which it began. What codex has of it in its
-        databases is together with that of others; `codex delete ID` removes it there too."""
+        """Return the recording of the conversation, in a directory named for the day on which it began. What codex has
+        of it in its databases is stored with that of others; `codex delete ID` removes it there too."""
         home = Path(environment.get("CODEX_HOME") or Path(environment.get("HOME", "~")) / ".codex")
         found = (home / "sessions").glob("*/*/*/rollout-*.jsonl*")
         return [path for path in found if path.name.partition(".")[0].endswith(f"-{session_id}")]
 
-    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:  # noqa: ARG002
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:  # noqa: ARG002
         from cuggino.agents.codex.login import login
 
         return [login(environment)]

@@ -1,8 +1,4 @@
-"""The lines of `codex exec --json`, as far as they are used.
-
-Flat and tolerant: one struct for every type of line and one for every kind of item, every field optional, what is not
-declared is skipped without being built.
-"""
+"""The lines of `codex exec --json`, as far as they are used: one struct for lines and one for items."""
 
 from __future__ import annotations
 
@@ -10,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from cuggino.agents.decoding import tolerant
 
-class Item(msgspec.Struct):
-    """Something in a turn: a message of the agent, a tool's use with its result, or a kind that is passed over."""
+
+class CodexItem(msgspec.Struct):
+    """A part of a turn: a message of the agent, a tool's use with its result, or a kind that is ignored."""
 
     id: str = ""
     type: str = ""
@@ -37,8 +35,8 @@ class Item(msgspec.Struct):
     error: Any = None
 
 
-class Usage(msgspec.Struct):
-    """Of the conversation since it began, not of a run. Cached tokens are among the input's."""
+class CodexUsage(msgspec.Struct):
+    """The usage of the whole conversation, not of one run. Input tokens include cached ones."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -46,38 +44,32 @@ class Usage(msgspec.Struct):
     output_tokens: int = 0
 
 
-class Error(msgspec.Struct):
+class CodexError(msgspec.Struct):
     message: str = ""
 
 
-class Line(msgspec.Struct):
+class CodexLine(msgspec.Struct):
     """Any line. `type` says which of the other fields mean something."""
 
     type: str
     thread_id: str | None = None
-    item: Item | None = None
+    item: CodexItem | None = None
     message: str | None = None
-    usage: Usage | None = None
-    error: Error | None = None
+    usage: CodexUsage | None = None
+    error: CodexError | None = None
 
 
-class _Typed(msgspec.Struct):
+class _TypedLine(msgspec.Struct):
     type: str
 
 
-_decode = msgspec.json.Decoder(Line).decode
-_decode_type = msgspec.json.Decoder(_Typed).decode
+_decode = tolerant(CodexLine)
+_decode_type = tolerant(_TypedLine)
 
 
-def decode_line(line: bytes) -> Line | None:
-    """None: no line of the protocol. A line whose fields are not as declared is one of a type that is passed over."""
-    try:
-        return _decode(line)
-    except msgspec.ValidationError:
-        pass
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    try:
-        return Line(type=f"{_decode_type(line).type}, in a form that is not known")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def decode_line(line: bytes) -> CodexLine | None:
+    """Return the line; None if it is not of the protocol. One with fields of another form gets an unknown type."""
+    decoded = _decode(line)
+    if decoded is None and (typed := _decode_type(line)) is not None:
+        return CodexLine(type=f"{typed.type}, in an unknown form")
+    return decoded

@@ -1,7 +1,4 @@
-"""Whether codex would find a login, from its environment and its files alone.
-
-It does not ask codex itself (`codex login status`). That a login is there does not say that the provider takes it.
-"""
+"""Whether codex would find a login, from its environment and its files alone. It does not ask `codex login status`."""
 
 from __future__ import annotations
 
@@ -12,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from cuggino.agents.diagnosis import Symptom
+from cuggino.agents.prerequisites import Prerequisite, find_home, login_found, login_missing, read_json
 
 _KEYS = ("CODEX_API_KEY", "CODEX_ACCESS_TOKEN")
 
 
-class _Login(msgspec.Struct):
+class _CodexLogin(msgspec.Struct):
     api_key: str | None = msgspec.field(default=None, name="OPENAI_API_KEY")
     tokens: dict[str, Any] | None = None
 
 
-def login(environment: Mapping[str, str]) -> Symptom:
-    """Where codex would take its login from: a provider of the person's own has a key of its own, or none."""
-    home = Path(environment.get("CODEX_HOME") or Path(environment.get("HOME") or Path.home()) / ".codex")
+def login(environment: Mapping[str, str]) -> Prerequisite:
+    """Return where codex would take its login from. A provider that the person configured has its own key, or none."""
+    home = Path(environment.get("CODEX_HOME") or find_home(environment) / ".codex")
     config = _config(home / "config.toml")
     name = config.get("model_provider", "openai")
     providers = config.get("model_providers")
@@ -32,29 +29,27 @@ def login(environment: Mapping[str, str]) -> Symptom:
     if isinstance(provider, dict) and not provider.get("requires_openai_auth"):
         return _provider(environment, str(name), provider, home / "config.toml")
     if (key := next((key for key in _KEYS if environment.get(key)), None)) is not None:
-        return _fit(f"{key} is set")
-    found = _read(home / "auth.json")
+        return login_found(f"{key} is set")
+    found = read_json(home / "auth.json", _CodexLogin)
     if found is not None and found.tokens:
-        return _fit(f"logged in, by {home / 'auth.json'}")
+        return login_found(f"logged in, by {home / 'auth.json'}")
     if found is not None and found.api_key:
-        return _fit(f"a key, in {home / 'auth.json'}")
+        return login_found(f"a key, in {home / 'auth.json'}")
     if config.get("cli_auth_credentials_store") in ("keyring", "auto"):
-        return _fit(f"in the system's keyring, as {home / 'config.toml'} says; it is not looked at")
-    return _unfit("codex is not logged in, as far as its files and the environment tell")
+        return login_found(f"in the system's keyring, according to {home / 'config.toml'}; it is not checked")
+    return login_missing(
+        "codex is not logged in, according to its files and the environment",
+        "codex login    (or set CODEX_API_KEY)",
+    )
 
 
-def _provider(environment: Mapping[str, str], name: str, provider: Mapping[str, Any], config: Path) -> Symptom:
+def _provider(environment: Mapping[str, str], name: str, provider: Mapping[str, Any], config: Path) -> Prerequisite:
     key = provider.get("env_key")
     if not isinstance(key, str):
-        return _fit(f"the provider {name}, in {config}, has a login of its own, which is not looked at")
+        return login_found(f"the provider {name}, in {config}, has its own login, which is not checked")
     if environment.get(key):
-        return _fit(f"{key} is set, for the provider {name}")
-    return Symptom(
-        what="login",
-        fit=False,
-        text=f"{key} is not set, which the provider {name} needs, as {config} says",
-        mend=f"export {key}=…",
-    )
+        return login_found(f"{key} is set, for the provider {name}")
+    return login_missing(f"{key} is not set; the provider {name} needs it, according to {config}", f"export {key}=…")
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -62,18 +57,3 @@ def _config(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-
-
-def _read(path: Path) -> _Login | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Login)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _fit(text: str) -> Symptom:
-    return Symptom(what="login", fit=True, text=text)
-
-
-def _unfit(text: str) -> Symptom:
-    return Symptom(what="login", fit=False, text=text, mend="codex login    (or set CODEX_API_KEY)")

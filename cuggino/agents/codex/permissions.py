@@ -1,38 +1,38 @@
-"""What an agent may do, as codex's own sandbox enforces it: a permission profile for the commands that it runs.
+"""A role or a manifest → a permission profile, which codex's own sandbox enforces for the commands that it runs.
 
-A profile gives access to exact paths and to all below them. What codex cannot express is made wider, and is for others
-to check afterwards:
+A profile gives access to exact paths and to everything below them. What codex cannot express is widened; settling the
+sandbox checks it afterwards:
 
-- A single file cannot be made writable. Its folder is, and what already lies beside the file is made read-only again.
-- Patterns with signs in them are widened to the folder in which they begin.
-- Commands are not told apart, and the network is open: a manifest does not speak of it, and checks need it.
+- A single file cannot be made writable. Its directory is, and existing files beside it are made read-only again.
+- Patterns with wildcards are widened to the directory in which they begin.
+- Commands are not distinguished, and the network is open: a manifest does not cover it, and checks need it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from cuggino.agents.agent import AgentOptions
+from cuggino.agents.launching import toml
 from cuggino.manifest import Permits
 
 _PROFILE = "cuggino"
 
-# codex protects these in every folder that it may write to. Where they do not exist, it puts empty folders in their
-# place, and leaves them behind when it is stopped: so they are made writable like all else, unless they are there.
+# codex protects these in every directory that it may write to. If they are missing, it creates empty directories in
+# their place, and leaves them behind when it is stopped: so missing ones are made writable like everything else.
 _PROTECTED = (".git", ".codex", ".agents", ".aws")
 
 _SETTINGS = (".codex", ".agents")
-"""Those of a project: an agent in a sandbox must not set anything up for the next one. Without a word they are
-protected."""
+"""A project's settings: an agent in a sandbox must not prepare anything for the next one. codex protects them unless
+they are made writable."""
 
 _TEMPORARY = {":tmpdir": "write", ":slash_tmp": "write"}
 
 
 def permissions(options: AgentOptions) -> list[str]:
-    """The arguments for a run without a person."""
+    """Return the arguments for a run without a person."""
     argv = []
     if options.permits is not None:
         argv += _tools(options.permits)
@@ -44,24 +44,18 @@ def permissions(options: AgentOptions) -> list[str]:
 
 
 def for_folders(cwd: Path, writable: Sequence[Path]) -> list[str]:
-    """Reading everything, and writing to these folders and files and to temporary ones."""
+    """Allow reading everything, and writing to these directories and files and to temporary ones."""
     return _profile({**_reading(cwd.resolve()), **_writing([cwd / path for path in writable])})
 
 
-def quoted(text: str) -> str:
-    """A string in TOML: JSON's, but for what TOML alone forbids."""
-    whole = text.encode(errors="replace").decode()
-    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _profile(access: Mapping[str, str]) -> list[str]:
-    entries = ",".join(f"{quoted(path)}={quoted(mode)}" for path, mode in access.items())
+    entries = ",".join(f"{toml(path)}={toml(mode)}" for path, mode in access.items())
     profile = f"permissions.{_PROFILE}={{filesystem={{{entries}}},network={{enabled=true}}}}"
-    return ["-c", f"default_permissions={quoted(_PROFILE)}", "-c", profile]
+    return ["-c", f"default_permissions={toml(_PROFILE)}", "-c", profile]
 
 
 def _reading(cwd: Path) -> dict[str, str]:
-    """`cwd` is named since it may lie in the folder for temporary files."""
+    """Return read access. `cwd` is named because it may be in the directory for temporary files."""
     return {":root": "read", **_TEMPORARY, str(cwd): "read"}
 
 
@@ -78,7 +72,7 @@ def _writing(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What lies in it, without symbolic links: nothing can be put over these."""
+    """Return its entries, except symbolic links, which codex cannot protect."""
     try:
         return sorted(path for path in folder.iterdir() if not path.is_symlink())
     except OSError:
@@ -93,9 +87,9 @@ def _sandbox(options: AgentOptions, permits: Permits) -> dict[str, str]:
     access = {**_reading(cwd), **_writing(writable), **{str(path): "deny" for path in _unread(cwd, readable)}}
     for pattern in permits.bounds.paths:
         path = cwd / _beginning(pattern)
-        if _has_signs(pattern.removesuffix("/**")) or access.get(str(path)) == "deny":
+        if _has_wildcards(pattern.removesuffix("/**")) or access.get(str(path)) == "deny":
             continue
-        # What is not there is barred by an empty file in its place, for which there must be one.
+        # codex bars a missing path with an empty file in its place, which must be possible there.
         if path.exists() or _can_make(path, access):
             access[str(path)] = "read"
     settings = {str(cwd / name) for name in _SETTINGS}
@@ -108,7 +102,7 @@ def _can_make(path: Path, access: Mapping[str, str]) -> bool:
 
 
 def _unread(folder: Path, readable: Sequence[Path]) -> Iterator[Path]:
-    """What lies in a folder and is not to be read. codex opens no folder again for reading below one that is denied."""
+    """Yield what must not be read in a directory. codex cannot allow reading below a directory that is denied."""
     for path in _entries(folder):
         if any(path.is_relative_to(each) for each in readable):
             continue
@@ -119,23 +113,23 @@ def _unread(folder: Path, readable: Sequence[Path]) -> Iterator[Path]:
 
 
 def _inside(cwd: Path, patterns: Iterable[str]) -> list[Path]:
-    """Where patterns begin; not what leads out of the folder."""
+    """Return where patterns begin, except outside of the directory."""
     found = ((cwd / _beginning(pattern)).resolve() for pattern in patterns)
     return [path for path in found if path.is_relative_to(cwd)]
 
 
 def _beginning(pattern: str) -> str:
-    """The path that a pattern is, or the folder in which all that it matches lies."""
+    """Return the path that a pattern is, or the directory that contains all its matches."""
     parts = PurePosixPath(pattern.removeprefix("./")).parts
-    return "/".join(parts[: next((number for number, part in enumerate(parts) if _has_signs(part)), len(parts))])
+    return "/".join(parts[: next((number for number, part in enumerate(parts) if _has_wildcards(part)), len(parts))])
 
 
-def _has_signs(text: str) -> bool:
+def _has_wildcards(text: str) -> bool:
     return "*" in text or "?" in text
 
 
 def _tools(permits: Permits) -> list[str]:
-    """Agents start no agents here; the other tools that can be taken out are in when the manifest has them."""
+    """Remove the tools that start agents, and others unless the manifest has them."""
     settings = ["agents.enabled=false"]
     if not _allows(permits, "Bash"):
         settings.append("features.shell_tool=false")

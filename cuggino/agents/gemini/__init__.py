@@ -1,9 +1,4 @@
-"""The gemini backend: how Google's Gemini CLI is started, what its lines mean, how it names its errors.
-
-`launch` builds its command lines, `policy` says what it may do in its own policy language, `lines` declares the part
-of its protocol that is used, `decoder` turns a run's lines into events, `failures` turns what its protocol says went
-wrong into errors, `login` tells beforehand whether it could work at all.
-"""
+"""The gemini backend: how Google's Gemini CLI is started, what its lines mean, how it names its errors."""
 
 from __future__ import annotations
 
@@ -13,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from cuggino.agents.agent import AgentOptions, Launch
-from cuggino.agents.diagnosis import Symptom
 from cuggino.agents.gemini.decoder import GeminiDecoder
 from cuggino.agents.gemini.launch import headless, interactive, policy_file
 from cuggino.agents.gemini.policy import policy
+from cuggino.agents.prerequisites import Prerequisite, find_home
 
 
 class GeminiBackend:
@@ -26,7 +21,7 @@ class GeminiBackend:
     program = "gemini"
     install_advice = "Install it with `npm install -g @google/gemini-cli`, then run `gemini` once and log in."
     lacks = ""
-    version_arguments: tuple[str, ...] = ()  # it takes seconds to tell, and writes into the home folder
+    version_arguments: tuple[str, ...] = ()  # it takes seconds, and writes into the home directory
     login_environment = (
         *("GEMINI_API_KEY", "GOOGLE_*", "GEMINI_CLI_HOME", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_FORCE_*"),
         *("CODE_ASSIST_ENDPOINT", "CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC", "CLOUDSDK_*"),
@@ -34,7 +29,7 @@ class GeminiBackend:
     )
 
     def launch(self, options: AgentOptions) -> Launch:
-        """With its policy, for which gemini has no other way in than a file."""
+        """See `Backend.launch`. gemini accepts a policy only as a file."""
         rules = policy(options)
         launch = headless(options)
         return launch if rules is None else msgspec.structs.replace(launch, files={policy_file(options): rules})
@@ -42,28 +37,26 @@ class GeminiBackend:
     def launch_interactive(self, options: AgentOptions) -> Launch:
         return interactive(options)
 
-    def decoder(self, options: AgentOptions) -> GeminiDecoder:  # noqa: ARG002 - the lines mean the same for every run
+    def decoder(self, options: AgentOptions) -> GeminiDecoder:  # noqa: ARG002 - lines mean the same in every run
         return GeminiDecoder()
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
-        """The chat has eight characters of the id in its name, and the minute: each turn may have begun one more. What
-        belongs to it has the whole id. gemini chooses a project's folder by itself and does not change its name with
-        the project's, so all projects are looked at."""
-        home = Path(environment.get("GEMINI_CLI_HOME") or environment.get("HOME") or Path.home())
+        """Return the chats, whose names have eight characters of the ID and the minute (each turn may have begun
+        another), and what has the whole ID in its name. All projects are searched: gemini chooses a project's directory
+        by itself, and keeps its name when the project's changes."""
+        home = Path(environment.get("GEMINI_CLI_HOME") or find_home(environment))
         if len(session_id) < 8 or not session_id.replace("-", "").replace("_", "").isalnum():
             return ()
         names = (
             f"chats/session-*-{session_id[:8]}.json*",
-            *(
-                f"chats/{session_id}",
-                session_id,
-                f"logs/session-{session_id}.jsonl",
-                f"tool-outputs/session-{session_id}",
-            ),
+            f"chats/{session_id}",
+            session_id,
+            f"logs/session-{session_id}.jsonl",
+            f"tool-outputs/session-{session_id}",
         )
         return [path for name in names for path in sorted((home / ".gemini" / "tmp").glob(f"*/{name}"))]
 
-    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:
         from cuggino.agents.gemini.login import login
 
         return [login(environment, root)]

@@ -1,27 +1,28 @@
-"""The lines of `gemini --output-format stream-json`, as far as they are used: one tolerant struct for all of them."""
+"""The lines of `gemini --output-format stream-json`, as far as they are used: one struct for all of them."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from cuggino.agents.decoding import tolerant
 
-class Problem(msgspec.Struct):
+
+class GeminiError(msgspec.Struct):
     type: str = ""
     message: str = ""
 
 
-class Stats(msgspec.Struct):
-    """The tokens of this run, all models together. `input_tokens` are with those from the cache, `input` without."""
+class GeminiStats(msgspec.Struct):
+    """The tokens of this run, all models together. `input` excludes those from the cache."""
 
     input: int = 0
     output_tokens: int = 0
     cached: int = 0
 
 
-class Line(msgspec.Struct):
+class GeminiLine(msgspec.Struct):
     """Any line. `type` says which of the other fields mean something."""
 
     type: str
@@ -39,30 +40,11 @@ class Line(msgspec.Struct):
     output: str | None = None
     # tool_result, result
     status: str = ""
-    error: Problem | None = None
-    stats: Stats | None = None
+    error: GeminiError | None = None
+    stats: GeminiStats | None = None
     # error
     severity: str = ""
     message: str = ""
 
 
-_decode = msgspec.json.Decoder(Line).decode
-
-
-def decode_line(line: bytes) -> Line | None:
-    """None: no line of the protocol."""
-    try:
-        return _decode(line)
-    except (msgspec.ValidationError, RecursionError):
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_leniently(line)
-
-
-def _decode_leniently(line: bytes) -> Line | None:
-    """JavaScript writes half of a character that it cut in two as a lone surrogate, which msgspec refuses."""
-    try:
-        loose = json.loads(line.decode(errors="replace"))
-        return _decode(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
+decode_line = tolerant(GeminiLine)

@@ -1,11 +1,11 @@
-"""What gemini may do: a role or a manifest → a file of its policy language.
+"""A role or a manifest → a file in gemini's policy language.
 
-gemini takes the rule with the highest priority that matches a use of a tool. Ours are above everything that the
-person's own settings can say, and below what an administrator says. With a policy it is started in the mode that
-denies what no rule allows, so a policy that is not found allows nothing.
+gemini applies the matching rule with the highest priority. cuggino's rules are above everything in the person's own
+settings, and below an administrator's. With a policy, gemini is started in the mode that denies what no rule allows,
+so a policy that is not found allows nothing.
 
 A pattern is a regular expression, searched for in the arguments as JSON with a NUL before and after each pair. gemini
-refuses patterns in which a group is repeated, and takes a command apart: each of its parts must be allowed.
+rejects patterns in which a group is repeated, and splits a command: each of its parts must be allowed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from cuggino.agents.agent import AgentOptions
+from cuggino.agents.launching import toml
 from cuggino.commands import literal, pieces
 from cuggino.manifest import Permits
 
@@ -40,13 +41,13 @@ _TOOLS = {
     "Agent": ("invoke_agent",),
     "Skill": ("activate_skill",),
 }
-"""The names of a manifest → gemini's own. A name that is not here is taken for one of gemini's."""
+"""A manifest's names → gemini's own. Any other name is taken for one of gemini's."""
 
 _REST, _ALLOWED_ELSE, _ALLOWED, _DENIED = 990, 991, 992, 993
 
 _ANY_COMMAND = r'\x00"command":'
 _WRITES_NO_FILE = r'(?![^\x00]*>(?!&[0-9-]|\s?\/dev\/null[\s;|&)"\\]))'
-"""Where `>` stands in a command, it leads to a descriptor or to nowhere."""
+"""Each `>` in the command leads to a descriptor or to /dev/null."""
 
 _PLACES = r"(\/bin\/|\/usr\/bin\/|\/usr\/local\/bin\/|)"
 
@@ -59,7 +60,7 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = _ALLOWED
     pattern: str | None = None
     redirection: bool = False
-    """Whether a command may write to a file by `>`."""
+    """Whether a command may write to a file with `>`."""
 
     @property
     def text(self) -> str:
@@ -68,11 +69,11 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
             fields["argsPattern"] = self.pattern
         if self.redirection:
             fields["allowRedirection"] = True
-        return "\n".join(("[[rule]]", *(f"{name} = {_toml(value)}" for name, value in fields.items())))
+        return "\n".join(("[[rule]]", *(f"{name} = {toml(value)}" for name, value in fields.items())))
 
 
 def policy(options: AgentOptions) -> str | None:
-    """None: gemini's own mode is enough."""
+    """Return the policy; None if gemini's own mode is enough."""
     if options.role.read_only:
         rules = [*_read_only(options)]
     elif options.permits is not None:
@@ -84,7 +85,7 @@ def policy(options: AgentOptions) -> str | None:
 
 
 def _read_only(options: AgentOptions) -> Iterator[_Rule]:
-    """Reading, any command, and writing to the paths that it is given."""
+    """Allow reading, any command, and writing to the given paths."""
     yield from _given(options)
     yield _Rule(tools=(*_READING, *_SHELL_BESIDE))
     yield _Rule(tools=(_SHELL,), pattern=_ANY_COMMAND, redirection=True)
@@ -96,7 +97,7 @@ def _given(options: AgentOptions) -> Iterator[_Rule]:
 
 
 def _within(path: Path, cwd: Path) -> Iterator[str]:
-    """Other names of the same file: a relative one, and the real one where symbolic links lead to it."""
+    """Yield other names of the same file: relative ones, and the real one if symbolic links lead to it."""
     whole = cwd / path
     if whole.is_relative_to(cwd):
         relative = _literal(str(whole.relative_to(cwd)))
@@ -126,7 +127,7 @@ def _permitted(permits: Permits, cwd: Path) -> Iterator[_Rule]:
 
 
 def _reading(tools: Sequence[str], paths: Sequence[str], cwd: Path) -> Iterator[_Rule]:
-    """What searches in folders cannot be held to some files of them: it is allowed only where everything is."""
+    """Allow reading. Searching cannot be restricted to some files, so it needs permission to read everything."""
     if "**" in paths and tools:
         yield _Rule(tools=tools)
     elif "read_file" in tools:
@@ -140,20 +141,20 @@ def _file(alternatives: Iterable[str]) -> str:
 
 
 def _matching(pattern: str, cwd: Path) -> list[str]:
-    """A manifest's pattern, for the relative names of what is in `cwd` and for the whole ones."""
+    """Return the expressions for a manifest's pattern, for relative names in `cwd` and for absolute ones."""
     pattern = pattern.removeprefix("./")
     if pattern.endswith("/"):
         pattern += "**"
     meaning = {"**/": r"([^\x00]*/|)", "**": r"[^\x00]*", "*": r"[^/\x00]*", "?": r"[^/\x00]"}
     path = "".join(meaning.get(part) or _literal(part) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
-    if pattern.startswith("**"):  # which would take a whole path for a relative one
+    if pattern.startswith("**"):  # otherwise it would match an absolute path as a relative one
         path = rf"(?!/){path}"
     places = dict.fromkeys((str(cwd), str(cwd.resolve())))
     return [path, rf"\./{path}", *(rf"{_literal(place)}/{path}" for place in places)]
 
 
 def _commands(patterns: Iterable[str]) -> Iterator[_Rule]:
-    """What writes to a file by `>` is allowed only as the very command that does."""
+    """Allow commands. One that writes to a file with `>` is allowed only as exactly that command."""
     for pattern in patterns:
         command = literal(pattern)
         if command is None:
@@ -171,24 +172,19 @@ def _command(pattern: str) -> str:
 
 
 def _wildcard(pattern: str) -> str:
-    """`git status *` is also `git status` alone."""
+    """Return the expression for a pattern. `git status *` also matches `git status` alone."""
     parts = re.split(r"(\\\*|\*)", pattern)
     whole = "".join({r"\*": r"\*", "*": r"[^\x00]*"}.get(part) or _literal(part) for part in parts)
     return whole.removesuffix(r" [^\x00]*") + r"( [^\x00]*|)" if whole.endswith(r" [^\x00]*") else whole
 
 
 def _beginning(command: str) -> str:
-    """A program, or one with these words, options before them or not."""
+    """Return the expression for a program, or for one with these words, with or without options before them."""
     program, _, rest = command.partition(" ")
     words = rf"( -[^\x00]*|) {_literal(rest)}" if rest else ""
     return rf'\x00"command":"{_PLACES}{_literal(program)}{words}[\s"\\]'
 
 
 def _literal(text: str) -> str:
-    """A text as it stands in JSON, for a regular expression."""
+    """Return a regular expression for the text in JSON."""
     return re.sub(r"([\\^$.*+?()\[\]{}|/-])", r"\\\1", json.dumps(text, ensure_ascii=False)[1:-1])
-
-
-def _toml(value: object) -> str:
-    """JSON is TOML here, but for the one sign that only TOML wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")

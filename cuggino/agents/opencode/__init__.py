@@ -1,9 +1,4 @@
-"""The opencode backend: how opencode is started, what its lines mean, how it names its errors.
-
-`launch` builds its command lines and its configuration, `permissions` its rules, `lines` declares the part of its
-protocol that is used, `decoder` turns a run's lines into events, `failures` turns what went wrong into errors,
-`login` tells beforehand whether it could work at all.
-"""
+"""The opencode backend: how opencode is started, what its lines mean, how it names its errors."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuggino.agents.agent import AgentOptions, Launch
-from cuggino.agents.diagnosis import Symptom
 from cuggino.agents.opencode.decoder import OpencodeDecoder
 from cuggino.agents.opencode.launch import headless, interactive
 from cuggino.agents.opencode.login import KEYS
+from cuggino.agents.prerequisites import Prerequisite
 
 
 class OpencodeBackend:
@@ -24,7 +19,7 @@ class OpencodeBackend:
     program = "opencode"
     install_advice = "Install it with `npm install -g opencode-ai`, then run `opencode auth login`."
     lacks = ""
-    version_arguments: tuple[str, ...] = ()  # it takes seconds to tell, and writes into the home folder
+    version_arguments: tuple[str, ...] = ()  # it takes seconds, and writes into the home directory
     login_environment = (
         *KEYS,
         *("OPENCODE_CONFIG*", "OPENCODE_AUTH_CONTENT", "OPENCODE_MODELS_*", "OPENCODE_DISABLE_*"),
@@ -39,19 +34,14 @@ class OpencodeBackend:
     def launch_interactive(self, options: AgentOptions) -> Launch:
         return interactive(options)
 
-    def decoder(self, options: AgentOptions) -> OpencodeDecoder:  # noqa: ARG002 - the lines mean the same for every run
+    def decoder(self, options: AgentOptions) -> OpencodeDecoder:  # noqa: ARG002 - lines mean the same in every run
         return OpencodeDecoder()
 
-    def history(
-        self,
-        environment: Mapping[str, str],  # noqa: ARG002
-        cwd: Path,  # noqa: ARG002
-        session_id: str,  # noqa: ARG002
-    ) -> Sequence[Path]:
-        """opencode keeps all conversations in one database."""
+    def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
+        """Return nothing: opencode keeps all conversations in one database."""
         return ()
 
-    def symptoms(self, environment: Mapping[str, str], root: Path) -> Sequence[Symptom]:
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:
         from cuggino.agents.opencode.login import login
 
         return (login(environment, root),)

@@ -1,109 +1,78 @@
-"""A run of opencode: its lines → events, and at its end a result or the error that it was.
+"""A run of opencode: its lines → events, and at its end a result or an error.
 
-A step is one answer of the model: its text and the tools that it used, each told when it is over. No line ends the
-run. It ended well when its last step wanted no more tools, no error followed, and the program exited with 0.
+A step is one answer of the model: its text and the tools that it used, each reported when it is over. No line ends the
+run. It succeeded if its last step wanted no more tools, no error followed, and the program exited with 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cuggino.agents.agent import MESSAGE_END, SIGN_OF_LIFE, AgentResult, Decoded, Denial, Text
-from cuggino.agents.opencode.failures import is_login, program_failed, protocol_failure, stopped_short
-from cuggino.agents.opencode.lines import Error, Line, Part, decode_line
-from cuggino.errors import LlmSessionError
-from cuggino.events import SystemMessage, ToolCall, ToolResult, UsageReport
-
-ALIVE: tuple[Decoded, ...] = (SIGN_OF_LIFE,)
+from cuggino.agents.agent import AgentResult, Decoded, Denial, Text
+from cuggino.agents.decoding import LineDecoder
+from cuggino.agents.opencode.failures import CAUSES, is_login, protocol_failure
+from cuggino.agents.opencode.lines import OpencodeError, OpencodeLine, OpencodePart, decode_line
+from cuggino.events import ToolCall, ToolResult, UsageReport
 
 _DENIED = (
     "The user has specified a rule which prevents you from using this specific tool call",
     "The user rejected permission to use this specific tool call",
 )
-"""How opencode's own machinery words a denial, in the error of a tool that never ran."""
+"""How opencode itself words a denial, in the error of a tool that never ran."""
 
 
-class OpencodeDecoder:
+class OpencodeDecoder(LineDecoder[OpencodeLine]):
     """One run."""
 
     def __init__(self) -> None:
-        self.failure: LlmSessionError | None = None
-        self.usage: UsageReport | None = None
-        self.session_id: str | None = None
-        self._in_text = False
+        super().__init__("opencode", decode_line)
         self._text = ""
-        """The text of the last step that said something."""
+        """The text of the last step that had some."""
         self._reason = ""
         """Why the last step ended."""
-        self._error: Error | None = None
+        self._error: OpencodeError | None = None
         self._started = False
         self._overcame = False
-        """A step began after an error: opencode goes on, for one, when it has made a conversation shorter."""
-        self._told_nonsense = False
-        self._denials: list[Denial] = []
+        """A step began after an error: opencode continues, for one, when it has shortened a conversation."""
 
-    def feed(self, line: bytes) -> Sequence[Decoded]:
-        if not line or line.isspace():
-            return ()
-        decoded = decode_line(line)
-        if decoded is None:
-            return self._nonsense(line)
-        self.session_id = self.session_id or decoded.session_id
-        match decoded.type:
+    def _take(self, line: OpencodeLine) -> Sequence[Decoded]:
+        self.session_id = self.session_id or line.session_id
+        match line.type:
             case "step_start":
                 return self._start_step()
-            case "text" if decoded.part.text:
-                self._text = self._text + decoded.part.text if self._in_text else decoded.part.text
-                self._in_text = True
-                return (Text(decoded.part.text),)
+            case "text" if line.part.text:
+                self._text = self._text + line.part.text if self._in_message else line.part.text
+                self._in_message = True
+                return (Text(line.part.text),)
             case "tool_use":
-                return self._tool(decoded.part)
+                return self._tool(line.part)
             case "step_finish":
-                return self._end_step(decoded.part)
+                return self._end_step(line.part)
             case "error":
-                return self._fail(decoded)
-        return ALIVE
+                return self._fail(line)
+        return ()
 
     def finish(self, exit_status: int, stderr: str) -> AgentResult:
         if self._error is not None:
             raise protocol_failure(self._error, exit_status, stderr, started=self._started)
         if not self._reason or exit_status not in ((0, 1) if self._overcame else (0,)):
-            raise program_failed(exit_status, stderr, printed_nothing=self.session_id is None)
+            raise CAUSES.no_result(exit_status, stderr, refused=exit_status == 1 and self.session_id is None)
         if self._reason == "tool-calls":
-            raise stopped_short(exit_status, stderr)
-        return AgentResult(
-            exit_status=exit_status,
-            session_id=self.session_id,
-            usage=self.usage,
-            denials=tuple(self._denials),
-            final_text=self._text,
-        )
-
-    def _nonsense(self, line: bytes) -> Sequence[Decoded]:
-        if self._told_nonsense:
-            return ALIVE
-        self._told_nonsense = True
-        shown = line[:200].decode(errors="replace")
-        return (SystemMessage(text=f"opencode printed a line that is not of its protocol, passed over: {shown}"),)
+            raise CAUSES.interrupted.error(stderr=stderr, exit_status=exit_status)
+        return self._result(exit_status, self._text)
 
     def _start_step(self) -> Sequence[Decoded]:
         self._started = True
         if self._error is not None:
             self._error, self._overcame = None, True
-        return self._end_message() or ALIVE
+        return self._end_message()
 
-    def _end_message(self) -> list[Decoded]:
-        if not self._in_text:
-            return []
-        self._in_text = False
-        return [MESSAGE_END]
-
-    def _tool(self, part: Part) -> Sequence[Decoded]:
-        """opencode tells of a tool's use when it is over."""
+    def _tool(self, part: OpencodePart) -> Sequence[Decoded]:
+        """Take a tool's use, which opencode reports when it is over."""
         state = part.state
         failed = state.status == "error"
         if failed and state.error.startswith(_DENIED):
-            self._denials.append(Denial(tool=part.tool, input=state.input))
+            self._denials[part.call_id] = Denial(tool=part.tool, input=state.input)
         return (
             ToolCall(id=part.call_id, name=part.tool, input=state.input),
             ToolResult(
@@ -113,8 +82,8 @@ class OpencodeDecoder:
             ),
         )
 
-    def _end_step(self, part: Part) -> Sequence[Decoded]:
-        """Tokens and money are the step's own. opencode counts 0 for a model whose price it does not know."""
+    def _end_step(self, part: OpencodePart) -> Sequence[Decoded]:
+        """Add the step's own tokens and money. opencode counts 0 for a model whose price it does not know."""
         self._reason = part.reason or "unknown"
         spent, tokens = self.usage or UsageReport(input_tokens=0, output_tokens=0), part.tokens
         self.usage = UsageReport(
@@ -124,10 +93,10 @@ class OpencodeDecoder:
             cache_creation_tokens=spent.cache_creation_tokens + tokens.cache.write,
             cost_usd=(spent.cost_usd or 0) + part.cost or None,
         )
-        return self._end_message() or ALIVE
+        return self._end_message()
 
-    def _fail(self, line: Line) -> Sequence[Decoded]:
-        self._error = line.error or Error()
+    def _fail(self, line: OpencodeLine) -> Sequence[Decoded]:
+        self._error = line.error or OpencodeError()
         if is_login(self._error):
             self.failure = protocol_failure(self._error, None, "")
-        return self._end_message() or ALIVE
+        return self._end_message()

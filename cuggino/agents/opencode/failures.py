@@ -1,7 +1,7 @@
-"""What opencode's protocol says went wrong → errors that a person can act on.
+"""What opencode's protocol reports when a run failed → errors that a person can act on.
 
-Evidence is the protocol only: the name of an `error` line, the status and the body of the provider's answer in it,
-the exit status, and the stderr of a run that printed no line at all. What agents and tools say is none.
+Evidence: the name of an `error` line, the status and the body of the provider's answer in it, and what all programs
+have.
 """
 
 from __future__ import annotations
@@ -12,164 +12,92 @@ from typing import Any
 
 import msgspec
 
-from cuggino.agents.exit_report import Cause, describe_exit, last_lines
-from cuggino.agents.opencode.lines import Error
+from cuggino.agents.failures import Cause, Causes, to_moment
+from cuggino.agents.opencode.lines import OpencodeError
 from cuggino.errors import LlmSessionError
 from cuggino.errors import LlmSessionErrorKind as Kind
 
-_LOGIN = Cause(
-    Kind.SETUP,
-    "opencode is not logged in, or its key is refused",
-    "Run `opencode auth login`, or set the provider's key to a valid one.",
-)
-_CREDIT = Cause(Kind.SETUP, "opencode's provider gives no more credit", "Add credit to the account, or use another.")
-_MODEL = Cause(
-    Kind.SETUP,
-    "opencode's provider does not know this model",
-    "Set `model` in .cuggino.json to one that `opencode models` lists, as provider/model, or leave it out.",
+CAUSES = Causes(
+    "opencode",
+    login="Run `opencode auth login`, or set the provider's key to a valid one.",
+    network="Check the network, and the provider's address in opencode's configuration.",
+    model="Set `model` in .cuggino.json to one that `opencode models` lists, as provider/model, or remove it.",
+    refusals={"Session not found": "This conversation is not in opencode's database any more: start a new one."},
 )
 _NOT_STARTED = Cause(
     Kind.SETUP,
     "opencode failed before it asked its provider",
-    "Often the model is the reason: `opencode models` lists those that there are, as provider/model. "
-    "opencode's log says more: ~/.local/share/opencode/log.",
+    "Often the model is the reason: `opencode models` lists the known ones, as provider/model. "
+    "opencode's log has more: ~/.local/share/opencode/log.",
 )
-_OVERLOADED = Cause(Kind.OVERLOADED, "opencode's provider is overloaded")
-_RATE = Cause(Kind.OVERLOADED, "opencode's provider limits the rate of requests")
-_USAGE_LIMIT = Cause(Kind.USAGE_LIMIT, "opencode has reached the usage limit of its account")
-_NETWORK = Cause(
-    Kind.NETWORK,
-    "opencode could not reach its provider, or lost the connection",
-    "Check the network, and the provider's address in opencode's configuration.",
-)
-_TOO_LONG = Cause(
-    Kind.REFUSED,
-    "opencode's provider refused the request, which is too long",
-    "Give the agent less at once: a smaller focus, fewer or shorter files that it must read.",
-)
-_INVALID = Cause(Kind.REFUSED, "opencode's provider refused the request")
-_STOPPED = Cause(Kind.CRASHED, "opencode was interrupted, or stopped in the middle of its work")
-_UNKNOWN = Cause(Kind.CRASHED, "opencode failed")
-
 _BY_NAME = {
-    "ProviderAuthError": _LOGIN,
-    "ContextOverflowError": _TOO_LONG,
-    "ContentFilterError": _INVALID,
-    "MessageAbortedError": _STOPPED,
+    "ProviderAuthError": CAUSES.login,
+    "ContextOverflowError": CAUSES.too_long,
+    "ContentFilterError": CAUSES.invalid,
+    "MessageAbortedError": CAUSES.interrupted,
 }
 _LIMITS = ("usage_limit_reached", "GoUsageLimitError", "FreeUsageLimitError")
 _NO_CREDIT = ("insufficient_quota", "billing_error", "CreditsError")
 
 
-def is_login(error: Error) -> bool:
-    """Refused for who asks, which no further attempt changes."""
-    return _cause(error, started=True) is _LOGIN
+def is_login(error: OpencodeError) -> bool:
+    """Return whether the login was rejected, which no further attempt changes."""
+    return _find_cause(error, started=True) is CAUSES.login
 
 
 def protocol_failure(
-    error: Error, exit_status: int | None, stderr: str, *, started: bool = True, now: datetime | None = None
+    error: OpencodeError, exit_status: int | None, stderr: str, *, started: bool = True
 ) -> LlmSessionError:
-    """opencode told that it failed."""
-    cause, status = _cause(error, started=started), error.data.status_code
-    told = f" ({status})" if status is not None else ""
-    words = error.data.message or error.name
-    if logged := _logged(error.data.ref, stderr):
+    """Return the error that opencode reported."""
+    cause, words = _find_cause(error, started=started), error.data.message or error.name
+    if logged := _find_logged(error.data.ref, stderr):
         words = logged
-        cause = _MODEL if logged.startswith("ProviderModelNotFoundError") else cause
-    return LlmSessionError(
-        f"{cause.what}{told}: {words}" if words else f"{cause.what}{told}.",
-        cause.kind,
-        advice=cause.advice,
-        resets_at=_reset(error, now or datetime.now(UTC)) if cause.kind is Kind.USAGE_LIMIT else None,
-        stderr=last_lines(stderr),
-        exit_status=exit_status,
+        cause = CAUSES.model if logged.startswith("ProviderModelNotFoundError") else cause
+    resets_at = _find_reset(error) if cause.kind is Kind.USAGE_LIMIT else None
+    return cause.error(
+        words, status=error.data.status_code, resets_at=resets_at, stderr=stderr, exit_status=exit_status
     )
 
 
-def _cause(error: Error, *, started: bool) -> Cause:
+def _find_cause(error: OpencodeError, *, started: bool) -> Cause:
     if error.name in _BY_NAME:
         return _BY_NAME[error.name]
     if error.name != "APIError":
-        return _UNKNOWN if started else _NOT_STARTED
-    told = _told(error)
-    names = {value for key in ("type", "code") if isinstance(value := told.get(key), str)}
+        return CAUSES.unknown if started else _NOT_STARTED
+    answer = _provider_error(error)
+    names = {value for key in ("type", "code") if isinstance(value := answer.get(key), str)}
     if names.intersection(_LIMITS):
-        return _USAGE_LIMIT
+        return CAUSES.usage_limit
     if names.intersection(_NO_CREDIT):
-        return _CREDIT
-    match error.data.status_code:
-        case None:
-            return _NETWORK
-        case 401 | 403:
-            return _LOGIN
-        case 402:
-            return _CREDIT
-        case 404:
-            return _MODEL
-        case 413:
-            return _TOO_LONG
-        case 429:
-            return _RATE
-        case int(status) if status >= 500 or status == 408:
-            return _OVERLOADED
-    return _INVALID
+        return CAUSES.credit
+    status = error.data.status_code
+    return CAUSES.network if status is None else CAUSES.by_status(status)
 
 
-def _told(error: Error) -> dict[str, Any]:
-    """The `error` of the provider's answer, which names it by `type` or `code`."""
+def _provider_error(error: OpencodeError) -> dict[str, Any]:
+    """Return the `error` of the provider's answer, which names it by `type` or `code`."""
     try:
         body = msgspec.json.decode(error.data.response_body)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    told = body.get("error") if isinstance(body, dict) else None
-    return told if isinstance(told, dict) else {}
+    found = body.get("error") if isinstance(body, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
-def _logged(ref: str | None, stderr: str) -> str:
-    """What the log on stderr has under this name; empty if it is not there."""
+def _find_logged(ref: str | None, stderr: str) -> str:
+    """Return the error that the log on stderr has under this name; empty if it has none."""
     if ref is None:
         return ""
     found = re.search(rf'\bref={re.escape(ref)} error="((?:[^"\\]|\\.)*)"', stderr)
     return found[1] if found else ""
 
 
-def _reset(error: Error, now: datetime) -> datetime | None:
-    """When the limit ends: a moment in the body, or seconds from now in the answer's head."""
+def _find_reset(error: OpencodeError) -> datetime | None:
+    """Return when the limit ends: a moment in the body, or seconds from now in the response's headers."""
+    moment = _provider_error(error).get("resets_at")
+    if isinstance(moment, int | float):
+        return to_moment(moment)
     try:
-        moment = _told(error).get("resets_at")
-        if isinstance(moment, int | float):
-            return datetime.fromtimestamp(moment, UTC)
-        return now + timedelta(seconds=float(error.data.response_headers["retry-after"]))
-    except (KeyError, ValueError, OverflowError, OSError):
+        return datetime.now(UTC) + timedelta(seconds=float(error.data.response_headers["retry-after"]))
+    except (KeyError, ValueError, OverflowError):
         return None
-
-
-def program_failed(exit_status: int, stderr: str, *, printed_nothing: bool) -> LlmSessionError:
-    """opencode ended without saying how."""
-    end = last_lines(stderr)
-    if printed_nothing and exit_status == 1 and end:
-        return LlmSessionError(
-            f"opencode refused to start: {end}",
-            Kind.SETUP,
-            advice=_start_advice(end),
-            stderr=end,
-            exit_status=exit_status,
-        )
-    told = f" It wrote: {end}" if end else ""
-    return LlmSessionError(
-        f"opencode did not come to its end ({describe_exit(exit_status)}).{told}",
-        Kind.CRASHED,
-        stderr=end,
-        exit_status=exit_status,
-    )
-
-
-def stopped_short(exit_status: int, stderr: str) -> LlmSessionError:
-    """The last answer used tools, and nothing was made of their results."""
-    return LlmSessionError(f"{_STOPPED.what}.", _STOPPED.kind, stderr=last_lines(stderr), exit_status=exit_status)
-
-
-def _start_advice(stderr: str) -> str:
-    if "Session not found" in stderr:
-        return "This conversation is not in opencode's database any more: start a new one."
-    return "Run `opencode --version`, and update opencode if it is old: cuggino uses flags that it does not know."

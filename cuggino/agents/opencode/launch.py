@@ -1,10 +1,10 @@
 """How opencode is started: its arguments, the configuration that is laid over the person's, its environment.
 
 What opencode has no argument for goes into OPENCODE_CONFIG_CONTENT, which opencode merges over the configuration that
-it finds: providers, logins, MCP servers stay the person's. It defines an agent of cuggino's own, since the rules of an
-agent come after all others', and its prompt stands in every request, also when opencode has replaced the beginning of
-a long conversation by a summary. That prompt takes the place of opencode's general one, which is written for a chat
-with a person; what opencode tells of its tools, of the folder and of AGENTS.md comes all the same.
+it finds: providers, logins and MCP servers stay the person's. It defines an agent of cuggino's own: the rules of an
+agent come after all others, and its prompt is part of every request, even after opencode has replaced the beginning of
+a long conversation by a summary. That prompt replaces opencode's general one, which is written for a chat with a
+person; what opencode adds about its tools, the directory and AGENTS.md stays.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from cuggino.agents.agent import AgentOptions, Launch
+from cuggino.agents.launching import flags
 from cuggino.agents.opencode.permissions import Rules, only_there, permissions
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
 
 _AGENT = "cuggino"
 _CONTENT = "OPENCODE_CONFIG_CONTENT"
 _BRACE = "\ue07b"
-"""Of no meaning: stands for an opening brace until all is JSON, where it is written by its number."""
+"""An unused character that replaces an opening brace until everything is JSON, where it is written by its number."""
 
 _ENVIRONMENT: Mapping[str, str | None] = {
-    "PWD": None,  # opencode believes it more than where it was started
-    "OPENCODE": None,  # of an opencode that has started cuggino
+    "PWD": None,  # opencode trusts it more than the directory in which it was started
+    "OPENCODE": None,  # set by an opencode that has started cuggino
     "OPENCODE_PID": None,
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
 }
@@ -40,10 +41,10 @@ _KEPT_OUT = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
 
 
 def headless(options: AgentOptions) -> Launch:
-    """A run without a person. The prompt goes by stdin, where it may be of any size and begin with anything.
+    """Start without a person. The prompt goes to stdin, where it may have any size and begin with anything.
 
-    With a title opencode does not ask the model for one. Its errors go to stderr as well: some of its lines name no
-    more than a number under which they stand there.
+    With a title, opencode does not ask the model for one. Its errors go to stderr as well: some of its lines have only
+    a number, under which the error is logged there.
     """
     argv = ["opencode", "run", "--format", "json", "--print-logs", "--log-level", "ERROR"]
     argv += ["--title", f"cuggino {options.role.value}", *_common(options)]
@@ -55,10 +56,10 @@ def headless(options: AgentOptions) -> Launch:
 
 
 def interactive(options: AgentOptions) -> Launch:
-    """With the person's terminal, and the person's own permissions.
+    """Start with the person's terminal and the person's own permissions.
 
-    With folders to write to, it is asked about every change but in these, and about every command. The prompt is an
-    argument here: at most 131,071 bytes.
+    With directories to write to, it asks about every change outside of them, and about every command. The prompt is an
+    argument here, of at most 131,071 bytes.
     """
     argv = ["opencode", *_common(options)]
     if options.prompt:
@@ -70,17 +71,13 @@ def interactive(options: AgentOptions) -> Launch:
 
 
 def _common(options: AgentOptions) -> list[str]:
-    argv = ["--agent", _AGENT]
-    if options.resume_session_id is not None:
-        argv += ["--session", options.resume_session_id]
-    if options.model is not None:
-        argv += ["--model", options.model]
-    return argv
+    return flags({"--agent": _AGENT, "--session": options.resume_session_id, "--model": options.model})
 
 
 def _environment(options: AgentOptions, rules: Rules | None) -> dict[str, str | None]:
-    """A sandbox's configuration is not read either: an agent could write itself other rules there. An AGENTS.md in a
-    subfolder is shown to the model when it reads a file there, which nothing prevents."""
+    """Return the variables to change. A sandbox's configuration is not read either: an agent could write itself other
+    rules there. An AGENTS.md in a subdirectory is shown to the model when it reads a file there; nothing prevents that.
+    """
     around = os.environ if options.environment is None else options.environment
     environment = {**_ENVIRONMENT, _CONTENT: _content(around.get(_CONTENT, ""), _settings(options, rules))}
     if options.foreign:
@@ -99,7 +96,7 @@ def _settings(options: AgentOptions, rules: Rules | None) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "agent": {_AGENT: agent},
         "share": "disabled",
-        "snapshot": False,  # copies of the working tree, for an undo that nobody is there to ask for
+        "snapshot": False,  # copies of the working tree, for an undo that nobody would ask for
         "experimental": {"continue_loop_on_deny": True},
     }
     if options.permits is not None and not options.foreign:
@@ -108,23 +105,23 @@ def _settings(options: AgentOptions, rules: Rules | None) -> dict[str, Any]:
 
 
 def _content(persons: str, ours: dict[str, Any]) -> str:
-    """Both as one. In a configuration `{env:…}` and `{file:…}` stand for something else: in the person's own only."""
+    """Merge both. opencode replaces `{env:…}` and `{file:…}` in a configuration: only in the person's own here."""
     try:
         theirs = json.loads(persons or "{}")
     except ValueError:
         theirs = None
     if not isinstance(theirs, dict):
         raise LlmSessionError(
-            f"opencode cannot be started: {_CONTENT} is set to something else than an object of plain JSON.",
+            f"opencode cannot be started: {_CONTENT} is not an object in plain JSON.",
             LlmSessionErrorKind.SETUP,
-            advice="Write it without comments and trailing commas, or put it into opencode's configuration file.",
+            advice="Remove comments and trailing commas from it, or move it to opencode's configuration file.",
         )
     safe = json.loads(re.sub(r"\{(?=env:|file:)", _BRACE, json.dumps(ours)))
     return json.dumps(_merged(theirs, safe), ensure_ascii=False).replace(_BRACE, "\\u007b")
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`agent` too, but not what is below it: an agent of the name of ours would add its rules."""
+    """Merge `agent` too, but not single agents: one with the name of ours would add its rules."""
     merged = {**under, **over}
     for key in ("agent", "experimental"):
         if isinstance(below := under.get(key), dict):

@@ -1,8 +1,8 @@
-"""What an opencode may do, in its own words: rules by permission and pattern, of which the last that matches counts.
+"""A role or a manifest → opencode's rules by permission and pattern, of which the last match counts.
 
-Everything is denied first, by `*`: what exists is a list, and a tool of a new version is not on it. opencode matches
-a file by its path from the root of its git working tree (from `/` where there is none), and in its patterns `*`
-stands for anything, slashes too. One permission, `edit`, is for every tool that writes.
+`*` denies everything first, so a new version's tools are denied until they are listed. opencode matches a file by its
+path from the root of its git working tree (from `/` without one), and in its patterns `*` matches anything, even
+slashes. One permission, `edit`, is for every tool that writes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Rules: TypeAlias = dict[str, Action | dict[str, Action]]
 _READING = ("bash", "read", "glob", "grep")
 _OUTSIDE = "external_directory"
 _NAMES = {"write": "edit", "multiedit": "edit", "notebookedit": "edit"}
-"""Tools of other names in a manifest; all others are opencode's own in lower case."""
+"""Tools that a manifest names differently; all others are opencode's own in lower case."""
 
 
 def permissions(options: AgentOptions) -> Rules | None:
-    """The rules for a run without a person; None: those of the person, who may have more than the defaults."""
+    """Return the rules for a run without a person; None for the person's own, which may extend the defaults."""
     if options.permits is None and not options.role.read_only:
         return None
-    rules: Rules = {"*": "deny", "doom_loop": "allow"}  # the latter: to do the same thing again, at which it asks
+    rules: Rules = {"*": "deny", "doom_loop": "allow"}  # doom_loop: repeating a call, which would need a question
     if options.permits is None:
         rules |= dict.fromkeys((*_READING, _OUTSIDE), "allow")
     else:
@@ -41,7 +41,7 @@ def permissions(options: AgentOptions) -> Rules | None:
 
 
 def only_there(cwd: Path, paths: Sequence[Path], *, below: bool = False, otherwise: Action = "deny") -> Rules:
-    """Writing to these paths (or below them), and `otherwise` to all others."""
+    """Allow writing to these paths (or below them), and `otherwise` for all others."""
     if not paths:
         return {"edit": otherwise}
     whole = (cwd / path for path in paths)
@@ -59,7 +59,7 @@ def _permitted(permits: Permits, cwd: Path) -> Rules:
     if "read" in tools and not whole:
         rules["read"] = _allowed(cwd, manifest.readable_paths)
     if "grep" in tools and not whole:
-        rules["grep"] = "deny"  # it shows what stands in files, and has no rule by their paths
+        rules["grep"] = "deny"  # it shows the content of files, and has no rules by path
     if "edit" in tools:
         denied = (rule for pattern in bounds.paths for rule in _rules(cwd, _globs(pattern)))
         rules["edit"] = _add(_allowed(cwd, manifest.writable_paths), "deny", (*denied, "../*"))
@@ -70,7 +70,7 @@ def _permitted(permits: Permits, cwd: Path) -> Rules:
 
 
 def _add(rules: dict[str, Action], action: Action, patterns: Iterable[str]) -> dict[str, Action]:
-    """At the end, also those that were there before: the last place counts."""
+    """Add patterns at the end, even existing ones: the last match counts."""
     for pattern in patterns:
         rules.pop(pattern, None)
         rules[pattern] = action
@@ -82,7 +82,7 @@ def _tool(name: str) -> str:
 
 
 def _allowed(cwd: Path, patterns: Iterable[str]) -> dict[str, Action]:
-    """In an order in which what a pattern takes too much is denied before a longer one allows it."""
+    """Return rules in an order that denies a pattern's excess before a longer pattern allows it."""
     rules = {"*": "deny"}
     for pattern in sorted(patterns, key=lambda each: ("**" in each or each.endswith("/"), each.count("/"))):
         _add(rules, "allow", _rules(cwd, _globs(pattern)))
@@ -92,7 +92,7 @@ def _allowed(cwd: Path, patterns: Iterable[str]) -> dict[str, Action]:
 
 
 def _globs(pattern: str) -> Iterator[str]:
-    """A path pattern of a manifest → opencode's, which may take too much: a `*` of it does not end at a slash."""
+    """Convert a manifest's path pattern to opencode's, which may match too much: its `*` crosses slashes."""
     pattern = pattern.removeprefix("./")
     if pattern.endswith("/"):
         pattern += "**"
@@ -105,7 +105,7 @@ def _globs(pattern: str) -> Iterator[str]:
 
 
 def _deeper(pattern: str) -> Iterator[str]:
-    """What this pattern's stars take too much: what has a slash in place of one of them."""
+    """Yield the excess of a pattern: paths with a slash in place of one of its stars."""
     parts = pattern.removeprefix("./").split("*")
     for number in range(1, len(parts)):
         yield "*".join(parts[:number]) + "*/*" + "*".join(parts[number:])
@@ -117,18 +117,18 @@ def _rules(cwd: Path, globs: Iterable[str]) -> Iterator[str]:
 
 
 def _folders(cwd: Path) -> Iterator[str]:
-    """What stands before the paths in `cwd`, as opencode names them."""
+    """Yield the prefixes by which opencode names paths in `cwd`."""
     for name in _names(cwd, cwd.resolve()):
         yield "" if name == "." else f"{name}/"
 
 
 def _names(cwd: Path, path: Path) -> list[str]:
-    """This path, as opencode names it in a git working tree, and without one."""
+    """Return the path as opencode names it in a git working tree, and without one."""
     above = cwd.resolve()
     root = next((each for each in (above, *above.parents) if (each / ".git").exists()), Path("/"))
     return list(dict.fromkeys(os.path.relpath(path, start) for start in (root, Path("/"))))
 
 
 def _literal(path: str) -> str:
-    """A star in a name cannot be escaped; a question mark stands for any one sign."""
+    """Return a pattern for this path. A star cannot be escaped; a question mark matches any one character."""
     return path.replace("*", "?")

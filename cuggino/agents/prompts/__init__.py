@@ -1,9 +1,9 @@
-"""What each role is told.
+"""The prompts of all agents.
 
-A role's text is a Markdown file beside this module, with `${names}` to fill in. What stands above the line
-`# This time` is the same in every run: it becomes the system prompt, which no long conversation forgets.
-What follows is the task. Only our own words, the person's focus and paths go in; all text of other origin
-(check output, reviews) is named by its path.
+A prompt is a Markdown file beside this module with `${names}` to fill in. The part above the line `# This time` is the
+same in every run: it becomes the system prompt, which no long conversation forgets. The part below is the task. Only
+cuggino's own words, the person's focus and paths go in; text of other origin (check output, reviews) is in files that
+the prompt names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIVIDER = "# This time\n"
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """`standing` is the role's own, `task` this run's; `writable` is where its result is expected."""
+    """`standing` is the role's system prompt and `task` this run's; `writable` is where the result is expected."""
 
     standing: str
     task: str
@@ -32,28 +32,41 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(role: Role, values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Prompt:
-    """The role's prompt. A name that the text has and `values` lacks is a KeyError."""
-    return _filled(role, values, writable)
+    """Return the role's prompt. Raise ValueError unless `values` has exactly the names that the text has."""
+    return _fill_file(role, values, writable)
 
 
 def plan(values: Mapping[str, str], *, writable: tuple[Path, ...] = ()) -> Prompt:
-    """For the agent that a person plans with. An empty task: the person speaks first."""
-    return _filled("plan", values, writable)
+    """Return the prompt of the agent that a person plans with. With an empty task, the person speaks first."""
+    return _fill_file("plan", values, writable)
 
 
 def repair(values: Mapping[str, str]) -> Prompt:
-    """For the agent that resolves conflicts in the middle of a merge."""
-    return _filled("repair", values, ())
+    """Return the prompt of the agent that resolves conflicts during a merge."""
+    return _fill_file("repair", values)
 
 
 def fixing(name: Literal["fixer", "thread"], values: Mapping[str, str]) -> Prompt:
-    """For the agent that mends a pull request's check, or does what a review thread asks."""
-    return _filled(name, values, ())
+    """Return the prompt of the agent that fixes a pull request's check, or does what a review thread asks."""
+    return _fill_file(name, values)
 
 
-def _filled(name: str, values: Mapping[str, str], writable: tuple[Path, ...]) -> Prompt:
-    text = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
-    standing, task = text.split(_DIVIDER)
+def ask_again(role: Role) -> str:
+    """Return the message to an agent that ended without a terminal marker."""
+    return _fill_text("again", _terminal_markers(role))
+
+
+def resume(role: Role) -> str:
+    """Return the message to an agent that a failure of its provider interrupted."""
+    return _fill_text("resume", _terminal_markers(role))
+
+
+def _fill_file(name: str, values: Mapping[str, str], writable: tuple[Path, ...] = ()) -> Prompt:
+    # The divider is found before anything is filled in: a value may contain it.
+    standing, task = _read(name).split(_DIVIDER)
+    unequal = {*Template(standing).get_identifiers(), *Template(task).get_identifiers()} ^ set(values)
+    if unequal:
+        raise ValueError(f"the prompt {name} and its values differ in {', '.join(sorted(unequal))}")
     return Prompt(
         standing=Template(standing).substitute(values).strip(),
         task=Template(task).substitute(values).strip(),
@@ -61,16 +74,12 @@ def _filled(name: str, values: Mapping[str, str], writable: tuple[Path, ...]) ->
     )
 
 
-def ask_again(role: Role) -> str:
-    """For an agent that ended without a terminal marker."""
-    text = files(__name__).joinpath("again.md").read_text(encoding="utf-8")
-    return Template(text).substitute(markers=_terminal_markers(role)).strip()
+def _fill_text(name: str, markers: str) -> str:
+    return Template(_read(name)).substitute(markers=markers).strip()
 
 
-def go_on(role: Role) -> str:
-    """For an agent that was cut off by its provider."""
-    text = files(__name__).joinpath("go-on.md").read_text(encoding="utf-8")
-    return Template(text).substitute(markers=_terminal_markers(role)).strip()
+def _read(name: str) -> str:
+    return files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
 
 
 def _terminal_markers(role: Role) -> str:

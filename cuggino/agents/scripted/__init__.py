@@ -1,8 +1,8 @@
-"""An agent that plays a script instead of asking a model, and speaks claude's lines while it does.
+"""An agent that plays a script instead of asking a model, and prints claude's lines.
 
-It is the demo's agent and the tests' agent, and people try prompts and configurations with it for nothing.
-`script` says what a script is, `play` plays it, `backend` makes it an agent like the others.
+The demo and the tests use it, and people try configurations with it free of charge. `script` defines scripts, `play`
+plays them, `backend` makes the program an agent like the others.
 """
 
 BAD_SCRIPT = 78
-"""Exit code for a script that cannot be played (EX_CONFIG). Nothing else ends with it but a script that says so."""
+"""Exit code for a script that cannot be played (EX_CONFIG); otherwise used only by a script that asks for it."""

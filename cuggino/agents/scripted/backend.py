@@ -1,4 +1,4 @@
-"""The scripted agent as a backend. It speaks claude's lines, so claude's decoder reads them."""
+"""The scripted agent as a backend. It prints claude's lines, so claude's decoder reads them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuggino.agents.agent import AgentOptions, AgentResult, Decoded, Decoder, Launch
-from cuggino.agents.claude import ClaudeBackend
+from cuggino.agents.claude.decoder import ClaudeDecoder
+from cuggino.agents.launching import flags
+from cuggino.agents.prerequisites import Prerequisite
 from cuggino.agents.scripted import BAD_SCRIPT
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from cuggino.events import SystemMessage, UsageReport
+from cuggino.events import SystemMessage
 
 
 class ScriptedBackend:
-    """Our own program, run by our own Python: there is nothing to install."""
+    """cuggino's own program, run by cuggino's own Python: there is nothing to install."""
 
     name = "scripted"
     program = sys.executable
-    install_advice = "It is a part of cuggino: install cuggino again."
-
+    install_advice = "It is part of cuggino: install cuggino again."
     lacks = ""
+    version_arguments: tuple[str, ...] = ()
     login_environment = ("CUGGINO_SCRIPT",)
 
     def launch(self, options: AgentOptions) -> Launch:
-        """The system prompt and the prompt go to stdin, one after the other."""
+        """See `Backend.launch`. The system prompt and the prompt go to stdin, in this order."""
         argv = _common(options)
-        if options.resume_session_id is not None:
-            argv += ["--resume", options.resume_session_id]
-        elif options.session_id is not None:
-            argv += ["--session-id", options.session_id]
+        resumed = options.resume_session_id
+        argv += flags({"--resume": resumed, "--session-id": None if resumed else options.session_id})
         for path in options.writable:
             argv += ["--writable", str(path)]
         return Launch(argv=tuple(argv), stdin=_prompt(options).encode())
@@ -38,48 +38,36 @@ class ScriptedBackend:
         return Launch(argv=(*_common(options), "--interactive", f"--prompt={_prompt(options)}"))
 
     def history(self, environment: Mapping[str, str], cwd: Path, session_id: str) -> Sequence[Path]:  # noqa: ARG002
-        """It remembers nothing."""
+        """Return nothing: it keeps no conversations."""
         return ()
 
-    def decoder(self, options: AgentOptions) -> Decoder:
-        return _Decoder(ClaudeBackend().decoder(options))
+    def prerequisites(self, environment: Mapping[str, str], root: Path) -> Sequence[Prerequisite]:  # noqa: ARG002
+        """Return nothing: it needs no login."""
+        return ()
+
+    def decoder(self, options: AgentOptions) -> Decoder:  # noqa: ARG002 - lines mean the same in every run
+        return ScriptedDecoder()
 
 
-class _Decoder:
-    """claude's, but for the one failure that claude does not have: a script that cannot be played."""
-
-    def __init__(self, claude: Decoder) -> None:
-        self._claude = claude
-
-    @property
-    def failure(self) -> LlmSessionError | None:
-        return self._claude.failure
-
-    @property
-    def usage(self) -> UsageReport | None:
-        return self._claude.usage
-
-    @property
-    def session_id(self) -> str | None:
-        return self._claude.session_id
+class ScriptedDecoder(ClaudeDecoder):
+    """claude's decoder, with one more failure: a script that cannot be played."""
 
     def feed(self, line: bytes) -> Sequence[Decoded]:
-        return [_own_name(item) for item in self._claude.feed(line)]
+        return [_rename_greeting(item) for item in super().feed(line)]
 
     def finish(self, exit_status: int, stderr: str) -> AgentResult:
         if exit_status == BAD_SCRIPT:
             raise LlmSessionError(
                 stderr.strip() or "the script cannot be played",
                 LlmSessionErrorKind.SETUP,
-                advice="docs/scripted-agent.md says what a script may hold.",
+                advice="docs/scripted-agent.md describes what a script may contain.",
                 stderr=stderr,
                 exit_status=exit_status,
             )
-        return self._claude.finish(exit_status, stderr)
+        return super().finish(exit_status, stderr)
 
 
-def _own_name(item: Decoded) -> Decoded:
-    """The words with which claude's decoder greets it, in its own name."""
+def _rename_greeting(item: Decoded) -> Decoded:
     if isinstance(item, SystemMessage) and item.text.startswith("claude scripted"):
         return SystemMessage(text="The scripted agent plays: no model, no cost.")
     return item
@@ -87,8 +75,8 @@ def _own_name(item: Decoded) -> Decoded:
 
 def _common(options: AgentOptions) -> list[str]:
     # -P: a project's own `msgspec.py` or `cuggino` must not be found before ours.
-    argv = [sys.executable, "-P", "-m", "cuggino.agents.scripted", "--role", options.role.value]
-    return argv if options.model is None else [*argv, "--model", options.model]
+    program = [sys.executable, "-P", "-m", "cuggino.agents.scripted"]
+    return [*program, *flags({"--role": options.role.value, "--model": options.model})]
 
 
 def _prompt(options: AgentOptions) -> str:

@@ -1,4 +1,4 @@
-"""The ways in which claude is known to fail: what it prints, and its exit code."""
+"""The known failures of claude: what it prints, and its exit code."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from cuggino.agents.scripted.lines import Lines
-from cuggino.agents.scripted.steps import Fail, FailureName
+from cuggino.agents.scripted.lines import LinePrinter
+from cuggino.agents.scripted.steps import FailStep, FailureName
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that failed: told in a synthetic message, then in a result that calls itself a success."""
+    """A failed request, reported in a synthetic message and then in a result with the subtype `success`."""
 
     error: str
     status: int | None
@@ -47,7 +47,7 @@ ERRORS: dict[FailureName, tuple[str, str]] = {
     "max-budget": ("error_max_budget_usd", "Reached maximum budget ($0.1)"),
     "unknown-session": ("error_during_execution", "No conversation found with session ID: {session}"),
 }
-"""Results that are errors by their subtype: the subtype, and what `errors` says."""
+"""Results that are errors by their subtype: the subtype, and the text of `errors`."""
 
 STDERR: dict[FailureName, str] = {
     "unknown-session": "No conversation found with session ID: {session}",
@@ -56,8 +56,8 @@ STDERR: dict[FailureName, str] = {
 }
 
 
-def fail(step: Fail, lines: Lines, session_id: str) -> tuple[int, str]:
-    """Prints what the failure prints. The exit code, and what goes to stderr."""
+def fail(step: FailStep, lines: LinePrinter, session_id: str) -> tuple[int, str]:
+    """Print the failure's lines; return its exit code and its stderr."""
     if refusal := REFUSALS.get(step.kind):
         text = refusal.text
         if step.kind == "usage-limit":
@@ -74,7 +74,7 @@ def fail(step: Fail, lines: Lines, session_id: str) -> tuple[int, str]:
     return 1, STDERR.get(step.kind, "").replace("{session}", session_id)
 
 
-def _resets_at(step: Fail) -> int | None:
+def _resets_at(step: FailStep) -> int | None:
     if step.resets_in is not None:
         return int(time.time() + step.resets_in)
     return step.resets_at

@@ -1,7 +1,7 @@
-"""The lines that claude prints, as far as anybody reads them, printed by us.
+"""Printing claude's lines, as far as anybody reads them.
 
-Each line is one write, so that who follows the output never waits for the rest of a line. A reader that has
-gone away is no reason to stop, as for claude.
+Each line is one write, so that readers never wait for the rest of a line. Like claude, it continues when the reader has
+closed the pipe.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _CAMEL = {
     "cache_read_input_tokens": "cacheReadInputTokens",
     "cache_creation_input_tokens": "cacheCreationInputTokens",
 }
-"""The kinds of tokens: their names in `usage`, and in `modelUsage`."""
+"""The kinds of tokens: names in `usage` → names in `modelUsage`."""
 
 
-class Lines:
-    """One run's output on the file descriptor `fd`. Every line that needs an init line before it has one."""
+class LinePrinter:
+    """One run's output on the file descriptor `fd`. An init line comes before the first line that needs one."""
 
     def __init__(self, fd: int, *, session_id: str, cwd: str, model: str) -> None:
         self._fd = fd
@@ -45,7 +45,7 @@ class Lines:
     # ---- printing ---------------------------------------------------------------------------
 
     def raw(self, line: bytes) -> None:
-        """A line as it is, without its line feed."""
+        """Print a line as it is, and a line feed."""
         data = memoryview(line + b"\n")
         try:
             while data:
@@ -64,7 +64,7 @@ class Lines:
         return {"type": line_type, **fields, "session_id": self._session_id, "uuid": unique()}
 
     def begin(self) -> None:
-        """The init line, if nothing was printed yet that has one."""
+        """Print the init line, unless it was printed or the run has ended."""
         if not self._ended:
             self._introduce()
 
@@ -86,7 +86,7 @@ class Lines:
     # ---- messages ---------------------------------------------------------------------------
 
     def text(self, blocks: Sequence[str], deltas: int = 1) -> None:
-        """One message of text blocks, each streamed in `deltas` pieces before it is there as a whole."""
+        """Print one message of text blocks, each streamed in `deltas` pieces and then printed as a whole."""
         message = self._message_start()
         for index, text in enumerate(blocks):
             self._event("content_block_start", index=index, content_block={"type": "text", "text": ""})
@@ -100,7 +100,7 @@ class Lines:
         self._message_stop("end_turn")
 
     def exactly(self, size: int) -> None:
-        """One message whose line is `size` bytes long."""
+        """Print one message whose line is `size` bytes long."""
         self._introduce()
         block: Line = {"type": "text", "text": ""}
         line = self._stamped("assistant", self._message(f"msg_{unique()}", block))
@@ -110,7 +110,7 @@ class Lines:
         self._last_text = block["text"]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """A message that calls a tool; returns the call's id."""
+        """Print a message that calls a tool; return the call's ID."""
         call = f"toolu_{unique()}"
         message = self._message_start()
         block = {"type": "tool_use", "id": call, "name": name, "input": {}}
@@ -125,7 +125,7 @@ class Lines:
         self._line("user", message={"role": "user", "content": [block]}, parent_tool_use_id=None)
 
     def subagent(self, description: str, text: str) -> None:
-        """A sub-agent that is asked, says `text`, and reports it back as its tool's result."""
+        """Print a sub-agent's request, its answer `text`, and that answer as the tool's result."""
         call = self.call("Agent", {"description": description, "prompt": description})
         self._line("system", subtype="task_started", task_id=unique(), tool_use_id=call, description=description)
         question = {"role": "user", "content": [{"type": "text", "text": description}]}
@@ -135,7 +135,7 @@ class Lines:
         self.tool_result(call, text)
 
     def thinking(self, tokens: int) -> None:
-        """A sign of life."""
+        """Print a sign of life."""
         self._line("system", subtype="thinking_tokens", estimated_tokens=tokens, estimated_tokens_delta=1)
 
     def user_text(self, text: str) -> None:
@@ -154,7 +154,7 @@ class Lines:
         self._line("rate_limit_event", rate_limit_info=limit if resets_at is None else limit | {"resetsAt": resets_at})
 
     def synthetic(self, error: str, text: str) -> None:
-        """The message by which claude says that a request failed."""
+        """Print the message with which claude reports a failed request."""
         message = self._message(unique(), {"type": "text", "text": text}, model="<synthetic>")
         self._line("assistant", **message, error=error)
         self._last_text = text
@@ -167,7 +167,7 @@ class Lines:
             self._usage[name] += number
 
     def result(self, subtype: str = "success", **fields: Any) -> None:
-        """The result line. A line after it begins with init again, as after a background task of claude's."""
+        """Print the result line. The next line gets another init line, as after a background task of claude's."""
         line: Line = {"subtype": subtype, "is_error": subtype != "success", "num_turns": self._turns}
         line |= {"duration_ms": int((time.monotonic() - self._started) * 1000), "stop_reason": "end_turn"}
         if subtype == "success":
@@ -202,8 +202,8 @@ class Lines:
         return {"message": content | {"content": [block]}, "parent_tool_use_id": parent}
 
 
-class PlainText(Lines):
-    """The same for a person's own terminal: what is said, and which tools are used."""
+class TextPrinter(LinePrinter):
+    """Prints messages and the names of tools instead, for a person's own terminal."""
 
     def print(self, line: Line) -> None:
         if line["type"] == "assistant":

@@ -1,4 +1,4 @@
-"""Plays the steps of a turn: says, does, fails, misbehaves."""
+"""Playing the steps of a turn."""
 
 from __future__ import annotations
 
@@ -12,48 +12,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuggino.agents.scripted import failures, strays
-from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.lines import LinePrinter
 from cuggino.agents.scripted.recording import replay
+from cuggino.agents.scripted.signals import SignalHandler
 from cuggino.agents.scripted.steps import (
     AnyStep,
-    Append,
-    Big,
-    Chain,
-    Die,
-    Exit,
-    Fail,
-    Hang,
-    IgnoreSignals,
-    Leave,
-    Marker,
-    OnInterrupt,
-    Quote,
-    Raw,
-    Read,
-    Replay,
-    Result,
-    Retry,
-    Run,
-    Say,
-    Stderr,
-    Structured,
-    Subagent,
-    Think,
-    Tool,
-    Usage,
-    Write,
+    AppendStep,
+    BigStep,
+    ChainStep,
+    DieStep,
+    ExitStep,
+    FailStep,
+    HangStep,
+    IgnoreSignalsStep,
+    LeaveStep,
+    MarkerStep,
+    OnInterruptStep,
+    QuoteStep,
+    RawStep,
+    ReadStep,
+    ReplayStep,
+    ResultStep,
+    RetryStep,
+    RunStep,
+    SayStep,
+    StderrStep,
+    StructuredStep,
+    SubagentStep,
+    ThinkStep,
+    ToolStep,
+    UsageStep,
+    WriteStep,
 )
-from cuggino.agents.scripted.stopping import Stopping
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are doing."
-"""What claude gives as the result of a tool that an interruption cut short."""
+"""claude's result of a tool that was interrupted."""
 
-_BEFORE_INIT = (Raw, Stderr, Usage, Structured, Exit, Die, Fail, IgnoreSignals, OnInterrupt, Replay)
-"""Steps that may come before an init line: an agent can fail before it has said anything."""
+_BEFORE_INIT = (
+    *(RawStep, StderrStep, UsageStep, StructuredStep, ExitStep, DieStep),
+    *(FailStep, IgnoreSignalsStep, OnInterruptStep, ReplayStep),
+)
+"""Steps without an init line before them: an agent can fail before it has printed anything."""
 
 
 class _End(Exception):
-    """How a step ends the turn: no error."""
+    """A step ends the turn. This is not an error."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -62,19 +65,19 @@ class _End(Exception):
 class Player:
     """Plays one turn."""
 
-    def __init__(self, lines: Lines, stopping: Stopping, *, cwd: Path, session_id: str) -> None:
+    def __init__(self, lines: LinePrinter, signals: SignalHandler, *, cwd: Path, session_id: str) -> None:
         self._lines = lines
-        self._stopping = stopping
+        self._signals = signals
         self._cwd = cwd
         self._session_id = session_id
-        self._on_interrupt = OnInterrupt()
+        self._on_interrupt = OnInterruptStep()
         self._running: str | None = None
 
     def play(self, steps: Sequence[AnyStep]) -> int:
-        """The exit status. Raises Interrupted as soon as SIGINT has come; then there is `interrupted`."""
+        """Play the steps; return the exit status. Raise Interrupted on SIGINT; the caller then calls `interrupted`."""
         try:
             for step in steps:
-                with self._stopping.interruptible():
+                with self._signals.interruptible():
                     pass
                 if not isinstance(step, _BEFORE_INIT):
                     self._lines.begin()
@@ -85,9 +88,9 @@ class Player:
         return 0
 
     def interrupted(self) -> int:
-        """SIGINT has come: says so as claude does, and gives the exit status."""
+        """Report the interruption like claude does; return the exit status."""
         how = self._on_interrupt
-        self._stopping.ignore(["INT"])
+        self._signals.ignore(["INT"])
         time.sleep(how.after)
         if how.result:
             if self._running is not None:
@@ -97,35 +100,52 @@ class Player:
         return how.code
 
     def _play(self, step: AnyStep) -> None:
+        if not (self._play_message(step) or self._play_tool(step) or self._play_end(step)):
+            self._misbehave(step)
+
+    def _play_message(self, step: AnyStep) -> bool:
         lines = self._lines
         match step:
-            case Say(text=text, deltas=deltas):
+            case SayStep(text=text, deltas=deltas):
                 lines.text([text] if isinstance(text, str) else text, deltas)
-            case Marker(name=name, text=text):
+            case MarkerStep(name=name, text=text):
                 lines.text([f"<{name}>{text}</{name}>"])
-            case Quote(name=name, text=text):
+            case QuoteStep(name=name, text=text):
                 lines.text([f"```\n<{name}>{text}</{name}>\n```"])
-            case Think():
+            case ThinkStep():
                 self._think(step)
-            case Subagent(text=text, description=description):
+            case SubagentStep(text=text, description=description):
                 lines.subagent(description, text)
-            case Big(size=size):
+            case BigStep(size=size):
                 lines.exactly(size)
-            case Raw(line=line):
+            case RawStep(line=line):
                 lines.raw(line.encode())
-            case Stderr(text=text):
-                _say_on_stderr(text)
-            case Write(path=path, text=text):
+            case StderrStep(text=text):
+                _print_error(text)
+            case _:
+                return False
+        return True
+
+    def _play_tool(self, step: AnyStep) -> bool:
+        match step:
+            case WriteStep(path=path, text=text):
                 self._write(path, _joined(text))
-            case Append(path=path, text=text):
+            case AppendStep(path=path, text=text):
                 self._append(path, _joined(text))
-            case Read(path=path):
+            case ReadStep(path=path):
                 self._read(path)
-            case Run(command=command):
+            case RunStep(command=command):
                 self._run(command)
-            case Tool():
+            case ToolStep():
                 self._tool(step)
-            case Usage():
+            case _:
+                return False
+        return True
+
+    def _play_end(self, step: AnyStep) -> bool:
+        lines = self._lines
+        match step:
+            case UsageStep():
                 lines.add_usage(
                     step.cost,
                     input_tokens=step.input,
@@ -133,46 +153,52 @@ class Player:
                     cache_read_input_tokens=step.cache_read,
                     cache_creation_input_tokens=step.cache_creation,
                 )
-            case Structured(value=value):
+            case StructuredStep(value=value):
                 lines.structured = value
-            case Result():
+            case ResultStep():
                 lines.result()
-            case Exit(code=code):
+            case ExitStep(code=code):
                 raise _End(code)
-            case Die():
+            case DieStep():
                 os.kill(os.getpid(), signal.Signals[f"SIG{step.signal}"])
-            case Retry():
+            case RetryStep():
                 for attempt in range(1, step.times + 1):
                     lines.api_retry(attempt, step.status, step.error, step.pause)
-                    self._stopping.sleep(step.pause)
-            case Fail():
-                status, told = failures.fail(step, lines, self._session_id)
-                _say_on_stderr(told)
+                    self._signals.sleep(step.pause)
+            case FailStep():
+                status, words = failures.fail(step, lines, self._session_id)
+                _print_error(words)
                 raise _End(status)
-            case Hang():
-                while True:
-                    self._stopping.sleep(3600)
-            case IgnoreSignals(signals=signals):
-                self._stopping.ignore(signals)
-            case OnInterrupt():
-                self._on_interrupt = step
-            case Leave():
-                strays.leave(step, self._cwd)
-            case Chain():
-                strays.chain(step, self._cwd)
-            case Replay():
-                raise _End(replay(step, self._cwd, lines, self._stopping))
+            case _:
+                return False
+        return True
 
-    def _think(self, step: Think) -> None:
+    def _misbehave(self, step: AnyStep) -> None:
+        match step:
+            case HangStep():
+                while True:
+                    self._signals.sleep(3600)
+            case IgnoreSignalsStep(signals=signals):
+                self._signals.ignore(signals)
+            case OnInterruptStep():
+                self._on_interrupt = step
+            case LeaveStep():
+                strays.leave(step, self._cwd)
+            case ChainStep():
+                strays.chain(step, self._cwd)
+            case ReplayStep():
+                raise _End(replay(step, self._cwd, self._lines, self._signals))
+
+    def _think(self, step: ThinkStep) -> None:
         if step.silent:
-            self._stopping.sleep(step.seconds)
+            self._signals.sleep(step.seconds)
             return
         end = time.monotonic() + step.seconds
         tokens = 0
         while (left := end - time.monotonic()) > 0:
             tokens += 1
             self._lines.thinking(tokens)
-            self._stopping.sleep(min(step.every, left))
+            self._signals.sleep(min(step.every, left))
 
     def _write(self, path: str, text: str) -> None:
         file = self._cwd / path
@@ -184,7 +210,7 @@ class Player:
         call = self._lines.call("Edit", {"file_path": str(file), "old_string": "", "new_string": text})
         self._change(call, file, text, "a", f"The file {file} has been updated successfully.")
 
-    def _change(self, call: str, file: Path, text: str, mode: str, told: str) -> None:
+    def _change(self, call: str, file: Path, text: str, mode: str, success: str) -> None:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open(mode, encoding="utf-8", newline="") as opened:
@@ -192,7 +218,7 @@ class Player:
         except OSError as error:
             self._lines.tool_result(call, str(error), error=True)
         else:
-            self._lines.tool_result(call, told)
+            self._lines.tool_result(call, success)
 
     def _read(self, path: str) -> None:
         file = self._cwd / path
@@ -206,7 +232,7 @@ class Player:
             self._lines.tool_result(call, "\n".join(numbered))
 
     def _run(self, command: str) -> None:
-        """Waits for the shell alone: what it leaves behind may go on, and holds nothing that is waited for."""
+        """Run a command and wait for the shell alone: processes that it leaves behind hold no pipe that is read."""
         self._running = self._lines.call("Bash", {"command": command, "description": "scripted command"})
         with tempfile.TemporaryFile() as output:
             shell = subprocess.Popen(
@@ -217,16 +243,16 @@ class Player:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            with self._stopping.interruptible():
+            with self._signals.interruptible():
                 status = shell.wait()
             output.seek(0)
-            told = output.read().decode(errors="replace").rstrip("\n")
+            text = output.read().decode(errors="replace").rstrip("\n")
         if status:
-            told = f"Exit code {status}\n{told}".rstrip("\n")
-        self._lines.tool_result(self._running, told, error=status != 0)
+            text = f"Exit code {status}\n{text}".rstrip("\n")
+        self._lines.tool_result(self._running, text, error=status != 0)
         self._running = None
 
-    def _tool(self, step: Tool) -> None:
+    def _tool(self, step: ToolStep) -> None:
         call = self._lines.call(step.name, step.input)
         if step.denied:
             self._lines.denials.append({"tool_name": step.name, "tool_use_id": call, "tool_input": step.input})
@@ -237,6 +263,6 @@ def _joined(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(f"{line}\n" for line in text)
 
 
-def _say_on_stderr(text: str) -> None:
+def _print_error(text: str) -> None:
     if text:
         print(text, file=sys.stderr, flush=True)

@@ -1,9 +1,8 @@
-"""Which turns of a script were played already: a folder of empty files beside the script.
+"""Which turns of a script were played: a directory of empty files beside the script.
 
-The agent is a new process each time, so this is its memory. A turn is claimed by creating a file that must not
-exist yet: two agents that start at once never play the same turn. The folder ignores itself for git (a
-`.gitignore` in it says `*`), so it is in no commit wherever the script lies. File names begin with a digest of the
-script: a script that was changed starts anew.
+The agent is a new process each time, so this is its memory. A turn is claimed by creating a file that must not exist
+yet: two agents that start at once never play the same turn. The directory has a `.gitignore` with `*`, so that git
+never commits it. File names start with a digest of the script: a changed script starts over.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from pathlib import Path
 from cuggino.agents.scripted.script import ScriptError
 
 
-class Played:
-    """The memory of one script. Nothing is created before the first turn that must be remembered."""
+class PlayedTurns:
+    """The memory of one script. Nothing is created before the first claim."""
 
     def __init__(self, script: Path, content: bytes) -> None:
         self.folder = script.with_name(script.name + ".played")
         self._digest = f"{zlib.crc32(content):08x}"
 
     def claim(self, role: str, turn: int, times: int) -> bool:
-        """Counts the turn as played once more; False if that makes it more than `times` times."""
+        """Count the turn as played once more; return False if it was already played `times` times."""
         self._make_folder()
         for file in self._files(role, turn, times):
             try:
@@ -34,7 +33,7 @@ class Played:
         return False
 
     def is_left(self, role: str, turn: int, times: int) -> bool:
-        """Whether the turn could be claimed now."""
+        """Return whether the turn could be claimed now."""
         return not all(file.exists() for file in self._files(role, turn, times))
 
     def _files(self, role: str, turn: int, times: int) -> list[Path]:
@@ -48,6 +47,6 @@ class Played:
                 ignore.write_text("*\n")
         except OSError as error:
             raise ScriptError(
-                f"what was played cannot be remembered: {error}",
-                advice="The script must lie in a folder that can be written to, or have `times` 0 in every turn.",
+                f"played turns cannot be remembered: {error}",
+                advice="Move the script to a writable directory, or give every turn `times` 0.",
             ) from error

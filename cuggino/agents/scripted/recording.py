@@ -1,4 +1,4 @@
-"""Plays what a real agent has printed once."""
+"""Playing the recorded output of a real agent."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from pathlib import Path
 
 import msgspec
 
-from cuggino.agents.scripted.lines import Lines
+from cuggino.agents.scripted.lines import LinePrinter
 from cuggino.agents.scripted.script import ScriptError
-from cuggino.agents.scripted.steps import Replay
-from cuggino.agents.scripted.stopping import Stopping
+from cuggino.agents.scripted.signals import SignalHandler
+from cuggino.agents.scripted.steps import ReplayStep
 
 
-class _Line(msgspec.Struct):
-    """What a recorded line tells about time and the end."""
+class _RecordedLine(msgspec.Struct):
+    """The fields of a recorded line that matter here."""
 
     type: str = ""
     is_error: bool = False
     timestamp: datetime | None = None
 
 
-def replay(step: Replay, cwd: Path, lines: Lines, stopping: Stopping) -> int:
-    """Prints the recording's lines as they are; the exit code that goes with them, unless the step has one.
+def replay(step: ReplayStep, cwd: Path, lines: LinePrinter, signals: SignalHandler) -> int:
+    """Print the recording's lines as they are; return the step's exit code, or else the one that the lines imply.
 
-    That is 0 after a result that is no error, else 1. Raises ScriptError when the file cannot be read.
+    That is 0 after a result that is not an error, otherwise 1. Raise ScriptError if the file cannot be read.
     """
     try:
         recorded = (cwd / step.file).read_bytes().split(b"\n")
     except OSError as error:
         raise ScriptError(f"the recording cannot be played: {error}") from error
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_RecordedLine)
     status = 1
     before: datetime | None = None
     for raw in filter(None, recorded):
         try:
             line = decoder.decode(raw)
         except msgspec.DecodeError:
-            line = _Line()
+            line = _RecordedLine()
         if step.timing and line.timestamp is not None:
             if before is not None:
-                stopping.sleep(max((line.timestamp - before).total_seconds(), 0.0))
+                signals.sleep(max((line.timestamp - before).total_seconds(), 0.0))
             before = line.timestamp
-        with stopping.interruptible():
+        with signals.interruptible():
             pass
         lines.raw(raw)
         if line.type == "result":

@@ -1,9 +1,7 @@
-"""What a script is, and which of its turns comes next.
+"""Scripts, and which of their turns comes next. Pure, except that conditions look whether paths exist.
 
-Pure, but for asking whether the paths that a condition names exist.
-
-A script is a JSON object: a role → the turns that the agent takes in that role. A turn is played from its
-first step to its last, then the agent ends well, unless a step says otherwise::
+A script is a JSON object: a role → the turns that the agent takes in that role. A turn is played from its first step to
+its last, then the agent ends with success, unless a step says otherwise::
 
     {
       "planner": [
@@ -21,16 +19,16 @@ first step to its last, then the agent ends well, unless a step says otherwise::
       ]
     }
 
-Roles are those of cuggino, and `interactive`, for the agent in a person's own terminal. Turns are taken in
-order: the first whose conditions (`when`) hold and that was not played `times` times yet (default 1; 0: any
-number). Conditions are `exists` and `missing` (a path or several), `contains` (what the prompt must hold, one
-text or several; the system prompt belongs to it) and `resumed` (whether the agent goes on with a conversation).
+Roles are those of cuggino, and `interactive` for the agent in a person's own terminal. The agent takes the first turn
+whose conditions (`when`) hold and that was not yet played `times` times (default 1; 0 for any number). Conditions are
+`exists` and `missing` (one or several paths), `contains` (one or several texts that the prompt, with the system prompt,
+must contain) and `resumed` (whether the agent resumes a conversation).
 
-A turn counts as played when it starts, so an agent that is interrupted, or fails, takes the next one when it is
-asked again. With `"retake": true` it counts when it has come to its end, and an interrupted one is played again.
+A turn counts as played when it starts, so an agent that is interrupted, or fails, takes the next one when it is asked
+again. With `"retake": true` it counts when it has ended, and an interrupted one is played again.
 
-In all strings of a turn `{writable}` (the first path that the agent is given to write), `{writable:1}` (another,
-counted from 0), `{cwd}`, `{role}` and `{python}` are filled in. Other braces stay as they are.
+In all strings of a turn, `{writable}` (the first path that the agent may write), `{writable:1}` (another one, counted
+from 0), `{cwd}`, `{role}` and `{python}` are filled in. Other braces stay as they are.
 
 The steps are in `cuggino.agents.scripted.steps`.
 """
@@ -54,7 +52,7 @@ OneOrMore: TypeAlias = str | list[str]
 
 
 class ScriptError(CugginoError):
-    """A script that cannot be played; the message names the file and the place in it."""
+    """A script cannot be played; the message names the file and the place in it."""
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +65,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the agent does in one run of its program."""
+    """The agent's actions in one run of its program."""
 
     steps: list[AnyStep]
     when: When = When()
@@ -79,7 +77,7 @@ Script: TypeAlias = Mapping[str, Sequence[Turn]]
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn's conditions and placeholders are about."""
+    """The run that a turn's conditions and placeholders refer to."""
 
     role: str
     cwd: Path
@@ -93,14 +91,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(data: bytes, where: str) -> Script:
-    """The script in `data`. Raises ScriptError, which names the file (`where`), the place and what is allowed."""
+    """Decode a script. Raise ScriptError, which names the file (`where`), the place and what is allowed."""
     try:
         roles = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ScriptError(f"{where}: {error}", advice="A script is a JSON object: a role → a list of turns.") from error
     for role in roles:
         if role not in ROLES:
-            raise ScriptError(f"{where}: there is no role `{role}`", advice=_nearest(role, ROLES, "Roles"))
+            raise ScriptError(f"{where}: unknown role `{role}`", advice=_nearest(role, ROLES, "Roles"))
     return {
         role: [_turn(turn, f"{where}: $.{role}[{n}]") for n, turn in enumerate(turns)] for role, turns in roles.items()
     }
@@ -130,10 +128,10 @@ STEP_NAMES: tuple[str, ...] = tuple(str(step.__struct_config__.tag) for step in 
 
 
 def choose(script: Script, situation: Situation, take: Callable[[int, Turn], bool]) -> tuple[int, Turn] | None:
-    """The turn to play now, filled in, and its place among the role's turns; None when nothing is left.
+    """Return the turn to play now, filled in, and its index among the role's turns; None if none is left.
 
-    `take` is asked for each turn whose conditions hold, in order, until it takes one: False when that turn
-    was played as often as it may be.
+    `take` is called for each turn whose conditions hold, in order, until it returns True; False means that the turn was
+    played as often as it may be.
     """
     for number, turn in enumerate(script.get(situation.role, ())):
         if _holds(_filled(turn.when, situation), situation) and take(number, turn):
@@ -161,7 +159,7 @@ _PLACEHOLDER = re.compile(r"\{(?:(cwd|role|python)|writable(?::(\d+))?)\}")
 
 
 def fill(text: str, situation: Situation) -> str:
-    """`text` with its placeholders filled in. Raises ScriptError for a path to write that was not given."""
+    """Fill in placeholders. Raise ScriptError for a writable path that was not given."""
 
     def value(match: re.Match[str]) -> str:
         if match[1]:

@@ -1,7 +1,7 @@
-"""The steps that a turn of a script is made of: one strict struct each, told apart by `do`.
+"""The steps of a script's turns: one strict struct for each, distinguished by `do`.
 
-A struct's docstring is the step's documentation. `Write` is `{"do": "write", …}`, `IgnoreSignals` is
-`{"do": "ignore-signals", …}`; fields are camelCase in the script.
+`WriteStep` is `{"do": "write", …}`, `IgnoreSignalsStep` is `{"do": "ignore-signals", …}`; fields are camelCase in the
+script.
 """
 
 from __future__ import annotations
@@ -40,103 +40,103 @@ SignalName: TypeAlias = Literal["INT", "TERM", "HUP"]
 
 
 def _tag(class_name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", class_name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", class_name.removesuffix("Step")).lower()
 
 
-class Step(
+class ScriptStep(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="do", tag=_tag
 ):
-    """Something that the agent does."""
+    """One action of the agent."""
 
 
-# ---- what it says -----------------------------------------------------------------------------
+# ---- messages ---------------------------------------------------------------------------------
 
 
-class Say(Step, frozen=True, kw_only=True):
-    """One message. A list is several text blocks of that one message; each streams in `deltas` pieces."""
+class SayStep(ScriptStep, frozen=True, kw_only=True):
+    """Send one message. A list is several text blocks of that message; each streams in `deltas` pieces."""
 
     text: str | list[str]
     deltas: Count = 2
 
 
-class Marker(Step, frozen=True, kw_only=True):
-    """One message with one marker: `<NAME>text</NAME>`."""
+class MarkerStep(ScriptStep, frozen=True, kw_only=True):
+    """Send one message with one marker: `<NAME>text</NAME>`."""
 
     name: MarkerName
     text: str = ""
 
 
-class Quote(Step, frozen=True, kw_only=True):
-    """One message with a marker in a fenced block: a quotation, which must not count."""
+class QuoteStep(ScriptStep, frozen=True, kw_only=True):
+    """Send one message with a marker in a fenced block: a quotation, which must not count."""
 
     name: MarkerName
     text: str = ""
 
 
-class Think(Step, frozen=True, kw_only=True):
-    """Takes its time, with a sign of life `every` so many seconds, or silently."""
+class ThinkStep(ScriptStep, frozen=True, kw_only=True):
+    """Take `seconds`, with a sign of life every `every` seconds, or silently."""
 
     seconds: Seconds
     every: Annotated[float, msgspec.Meta(gt=0)] = 0.2
     silent: bool = False
 
 
-class Subagent(Step, frozen=True, kw_only=True):
-    """A sub-agent says something. Its words are not the agent's: markers in them must not count."""
+class SubagentStep(ScriptStep, frozen=True, kw_only=True):
+    """Have a sub-agent say something. Its text is not the agent's: markers in it must not count."""
 
     text: str
     description: str = "look around"
 
 
-class Big(Step, frozen=True, kw_only=True):
-    """One message whose line is exactly `size` bytes long, its line feed not counted."""
+class BigStep(ScriptStep, frozen=True, kw_only=True):
+    """Send one message whose line is exactly `size` bytes long, without its line feed."""
 
     size: Annotated[int, msgspec.Meta(ge=1000)]
 
 
-class Raw(Step, frozen=True, kw_only=True):
-    """A line as it is, whatever it holds."""
+class RawStep(ScriptStep, frozen=True, kw_only=True):
+    """Print a line as it is."""
 
     line: str
 
 
-class Stderr(Step, frozen=True, kw_only=True):
-    """A line on stderr."""
+class StderrStep(ScriptStep, frozen=True, kw_only=True):
+    """Print a line on stderr."""
 
     text: str
 
 
-# ---- what it does -----------------------------------------------------------------------------
+# ---- work -------------------------------------------------------------------------------------
 
 
-class Write(Step, frozen=True, kw_only=True):
-    """Writes a file, its folders too. A list is lines. Relative to the working directory."""
-
-    path: str
-    text: str | list[str]
-
-
-class Append(Step, frozen=True, kw_only=True):
-    """Adds to the end of a file, which may be new."""
+class WriteStep(ScriptStep, frozen=True, kw_only=True):
+    """Write a file and its directories. A list is lines. The path is relative to the working directory."""
 
     path: str
     text: str | list[str]
 
 
-class Read(Step, frozen=True, kw_only=True):
-    """Reads a file; a missing one is a failed tool."""
+class AppendStep(ScriptStep, frozen=True, kw_only=True):
+    """Append to a file, which may be new."""
+
+    path: str
+    text: str | list[str]
+
+
+class ReadStep(ScriptStep, frozen=True, kw_only=True):
+    """Read a file; a missing one is a failed tool."""
 
     path: str
 
 
-class Run(Step, frozen=True, kw_only=True):
-    """Runs a shell command, in a session of its own as claude does, and waits for it."""
+class RunStep(ScriptStep, frozen=True, kw_only=True):
+    """Run a shell command, in a session of its own like claude, and wait for it."""
 
     command: str
 
 
-class Tool(Step, frozen=True, kw_only=True):
-    """A tool that is only shown. `denied` also reports it as denied by the permissions."""
+class ToolStep(ScriptStep, frozen=True, kw_only=True):
+    """Report the use of a tool without using one. `denied` also reports that the permissions denied it."""
 
     name: str
     input: dict[str, Any] = {}
@@ -145,11 +145,11 @@ class Tool(Step, frozen=True, kw_only=True):
     denied: bool = False
 
 
-# ---- how it ends ------------------------------------------------------------------------------
+# ---- the end ----------------------------------------------------------------------------------
 
 
-class Usage(Step, frozen=True, kw_only=True):
-    """Adds to what the result says that it has cost, in US dollars and tokens."""
+class UsageStep(ScriptStep, frozen=True, kw_only=True):
+    """Add to the cost that the result reports, in US dollars and tokens."""
 
     cost: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     input: Tokens = 0
@@ -158,30 +158,30 @@ class Usage(Step, frozen=True, kw_only=True):
     cache_creation: Tokens = 0
 
 
-class Structured(Step, frozen=True, kw_only=True):
-    """What the result gives as its structured output."""
+class StructuredStep(ScriptStep, frozen=True, kw_only=True):
+    """Set the structured output of the result."""
 
     value: Any
 
 
-class Result(Step, frozen=True, kw_only=True):
-    """Prints the result line now and goes on: with `hang` after it, an agent that ends but never exits."""
+class ResultStep(ScriptStep, frozen=True, kw_only=True):
+    """Print the result line now and continue: followed by `hang`, the agent finishes but never exits."""
 
 
-class Exit(Step, frozen=True, kw_only=True):
-    """Exits at once, without a result line."""
+class ExitStep(ScriptStep, frozen=True, kw_only=True):
+    """Exit at once, without a result line."""
 
     code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
 
 
-class Die(Step, frozen=True, kw_only=True):
-    """Kills itself."""
+class DieStep(ScriptStep, frozen=True, kw_only=True):
+    """Kill the agent's own process."""
 
     signal: Literal["KILL", "SEGV", "ABRT", "TERM"] = "KILL"
 
 
-class Retry(Step, frozen=True, kw_only=True):
-    """Says that the provider failed and that it tries again, `times` times, `pause` seconds apart."""
+class RetryStep(ScriptStep, frozen=True, kw_only=True):
+    """Report `times` times, `pause` seconds apart, that the provider failed and that the agent retries."""
 
     times: Count = 1
     status: int | None = 529
@@ -189,37 +189,37 @@ class Retry(Step, frozen=True, kw_only=True):
     pause: Seconds = 0.0
 
 
-class Fail(Step, frozen=True, kw_only=True):
-    """Ends as claude does when it fails. A usage limit says when it resets, if one of the two is given."""
+class FailStep(ScriptStep, frozen=True, kw_only=True):
+    """End like claude does when it fails. A usage limit reports when it resets, if one of the two is given."""
 
     kind: FailureName
     resets_in: Seconds | None = None
     resets_at: int | None = None
 
 
-# ---- how it misbehaves ------------------------------------------------------------------------
+# ---- misbehaviour -----------------------------------------------------------------------------
 
 
-class Hang(Step, frozen=True, kw_only=True):
-    """Does nothing, for ever, silently."""
+class HangStep(ScriptStep, frozen=True, kw_only=True):
+    """Do nothing forever, silently."""
 
 
-class IgnoreSignals(Step, frozen=True, kw_only=True):
-    """From here on these signals do nothing."""
+class IgnoreSignalsStep(ScriptStep, frozen=True, kw_only=True):
+    """Ignore these signals from here on."""
 
     signals: list[SignalName] = msgspec.field(default_factory=lambda: ["INT", "TERM", "HUP"])
 
 
-class OnInterrupt(Step, frozen=True, kw_only=True):
-    """From here on SIGINT ends it `after` so many seconds, with this exit code, with a result line or without."""
+class OnInterruptStep(ScriptStep, frozen=True, kw_only=True):
+    """From here on, exit `after` seconds after SIGINT, with this exit code, with a result line or without."""
 
     after: Seconds = 0.0
     code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 1
     result: bool = True
 
 
-class Leave(Step, frozen=True, kw_only=True):
-    """Starts a process that outlives the agent, for `seconds` at most. `pids` is a file that gets its id."""
+class LeaveStep(ScriptStep, frozen=True, kw_only=True):
+    """Start a process that outlives the agent by up to `seconds`. Its ID is appended to the file `pids`."""
 
     setsid: bool = False
     double_fork: bool = False
@@ -230,16 +230,16 @@ class Leave(Step, frozen=True, kw_only=True):
     pids: str | None = None
 
 
-class Chain(Step, frozen=True, kw_only=True):
-    """Starts a process that forks and exits every `pause` seconds, each link in a session of its own."""
+class ChainStep(ScriptStep, frozen=True, kw_only=True):
+    """Start a process that forks and exits every `pause` seconds, each time in a session of its own."""
 
     pause: Annotated[float, msgspec.Meta(gt=0)] = 0.02
     seconds: Seconds = 60.0
     pids: str | None = None
 
 
-class Replay(Step, frozen=True, kw_only=True):
-    """Plays a recording, line by line, and ends as it ended. `timing` waits as its time stamps say."""
+class ReplayStep(ScriptStep, frozen=True, kw_only=True):
+    """Play a recording, line by line, and end like it did. `timing` waits according to its time stamps."""
 
     file: str
     timing: bool = False
@@ -247,30 +247,30 @@ class Replay(Step, frozen=True, kw_only=True):
 
 
 AnyStep: TypeAlias = (
-    Say
-    | Marker
-    | Quote
-    | Think
-    | Subagent
-    | Big
-    | Raw
-    | Stderr
-    | Write
-    | Append
-    | Read
-    | Run
-    | Tool
-    | Usage
-    | Structured
-    | Result
-    | Exit
-    | Die
-    | Retry
-    | Fail
-    | Hang
-    | IgnoreSignals
-    | OnInterrupt
-    | Leave
-    | Chain
-    | Replay
+    SayStep
+    | MarkerStep
+    | QuoteStep
+    | ThinkStep
+    | SubagentStep
+    | BigStep
+    | RawStep
+    | StderrStep
+    | WriteStep
+    | AppendStep
+    | ReadStep
+    | RunStep
+    | ToolStep
+    | UsageStep
+    | StructuredStep
+    | ResultStep
+    | ExitStep
+    | DieStep
+    | RetryStep
+    | FailStep
+    | HangStep
+    | IgnoreSignalsStep
+    | OnInterruptStep
+    | LeaveStep
+    | ChainStep
+    | ReplayStep
 )

@@ -1,6 +1,6 @@
-"""Processes that an agent leaves behind, in the ways that make them hard to find.
+"""Processes that an agent leaves behind, in ways that make them hard to find.
 
-They end by themselves after a time, so that a test that fails leaves nothing for ever.
+They end by themselves after a time, so that a failing test leaves nothing forever.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from cuggino.agents.scripted.steps import Chain, Leave
+from cuggino.agents.scripted.steps import ChainStep, LeaveStep
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def leave(step: Leave, cwd: Path) -> int:
-    """Starts the process and returns its id, which is also appended to the file that the step names."""
+def leave(step: LeaveStep, cwd: Path) -> int:
+    """Start the process; return its ID, which is also appended to the step's file."""
     sleep = shutil.which("sleep") or "/bin/sleep"
     environment = {} if step.empty_environment else dict(os.environ)
     reader, writer = os.pipe()
@@ -32,7 +32,7 @@ def leave(step: Leave, cwd: Path) -> int:
         for number in _STOPPING:
             signal.signal(number, signal.SIG_IGN if step.ignore_signals else signal.SIG_DFL)
         if not step.keep_output:
-            _let_go()
+            _close_output()
         os.write(writer, str(os.getpid()).encode())  # both ends close on exec
         os.execve(sleep, [sleep, str(step.seconds)], environment)
 
@@ -48,11 +48,11 @@ def leave(step: Leave, cwd: Path) -> int:
     return pid
 
 
-def chain(step: Chain, cwd: Path) -> None:
-    """Starts the first link; each link replaces the file that the step names with its own id."""
+def chain(step: ChainStep, cwd: Path) -> None:
+    """Start the first process; each one writes its own ID to the step's file."""
 
     def link() -> NoReturn:
-        _let_go()
+        _close_output()
         for number in _STOPPING:
             signal.signal(number, signal.SIG_DFL)
         end = time.monotonic() + step.seconds
@@ -68,15 +68,15 @@ def chain(step: Chain, cwd: Path) -> None:
     _fork(link)
 
 
-def _let_go() -> None:
-    """Nobody who reads the agent's output waits for this process."""
+def _close_output() -> None:
+    """Close the agent's output, so that its readers do not wait for this process."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
 
 
 def _fork(child: Callable[[], NoReturn]) -> int:
-    """The id of a child that runs `child` and never comes back from it."""
+    """Fork a child that runs `child` and never returns; return its ID."""
     pid = os.fork()
     if pid:
         return pid

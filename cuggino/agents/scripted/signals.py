@@ -1,7 +1,7 @@
-"""How the scripted agent takes signals: as claude does.
+"""The scripted agent handles signals like claude does.
 
-SIGTERM and SIGHUP end it at once, and nothing is printed. SIGINT ends what it waits for and gives it the
-chance to print a result; it never tears a line that is being printed.
+SIGTERM and SIGHUP end it at once, without output. SIGINT ends its current wait and lets it print a result; a line that
+is being printed is always completed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Interrupted(BaseException):
     """SIGINT came."""
 
 
-class Stopping:
-    """The signals of this process. One a process, in its main thread."""
+class SignalHandler:
+    """The signals of this process: one instance per process, used in its main thread."""
 
     def __init__(self) -> None:
         self._waiting = False
@@ -36,7 +36,7 @@ class Stopping:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """In the block, and only there, a SIGINT that comes or has come raises Interrupted."""
+        """Raise Interrupted in the block, and only there, for a SIGINT during it or before it."""
         self._waiting = True
         try:
             if self._interrupted:
