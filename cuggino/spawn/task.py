@@ -1,9 +1,11 @@
-"""What a person handed over, and how far it has come: kept on disk, so that a spawn can be gone on with."""
+"""A spawn on disk: the task, how far it has come, and its files. A spawn can be resumed from these."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -14,12 +16,14 @@ from cuggino.manifest import SandboxManifest
 from cuggino.project import SPOILED, Project, write_whole
 from cuggino.spawn.recover import Strategy
 
+T = TypeVar("T")
+
 TITLE = 72
-"""Characters of a prompt's first line that become the title."""
+"""Maximum characters of a title, which is the first line of the prompt."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What was asked for. Times in seconds."""
+    """The prompt and the options of `cuggino spawn`. Times are in seconds."""
 
     prompt: str
     agent: BackendName
@@ -39,26 +43,28 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`.cuggino/spawns/<id>/spawn.json`. `status` is how the agent's work ended; None: it has not, or it died."""
+    """`.cuggino/spawns/<id>/spawn.json`. `status`: how the agent's work ended; None while it works, or if cuggino was
+    killed.
+    """
 
     id: str
     task: Task
     started_at: datetime
     prompt: str
-    """What the agent is told: the person's own words, unless the evaluation was asked to rewrite them."""
+    """The agent's prompt: the person's own words, unless the evaluation was asked to rewrite them."""
     manifest: SandboxManifest | None = None
     conversation: str | None = None
-    """The agent's own name of its conversation, if it has begun."""
+    """The agent's own name of its conversation, once that has begun."""
     status: SpawnStatus | None = None
     summary: str = ""
     integrated: bool = False
-    """Its work is where it was to go, or there was none."""
+    """The work is integrated, or nothing was changed."""
 
 
 class SpawnFiles:
-    """The folder of one spawn."""
+    """The directory of one spawn, `.cuggino/spawns/<id>/`, and the files in it."""
 
-    def __init__(self, project: Project, id: str) -> None:  # noqa: A002 - it is the id
+    def __init__(self, project: Project, id: str) -> None:  # noqa: A002
         self.folder = project.spawns / id
 
     @property
@@ -94,14 +100,14 @@ class SpawnFiles:
         return self.folder / "check.txt"
 
     def output(self, what: str) -> Path:
-        """Where an agent's raw output goes while it runs; it may hold secrets and is removed afterwards."""
+        """Return the file for an agent's raw output. It may hold secrets, and is deleted when the agent has ended."""
         return self.folder / f".{what}.out"
 
-    def make(self) -> None:
+    def create(self) -> None:
         self.folder.mkdir(0o700, exist_ok=True)
 
     def clear(self) -> None:
-        """Remove the raw output that a run has left that was killed."""
+        """Delete the raw output that a killed run left behind."""
         for path in self.folder.glob(".*"):
             path.unlink(missing_ok=True)
 
@@ -110,7 +116,7 @@ class SpawnFiles:
 
 
 def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
-    """The record of a spawn. StorageError if it cannot be read."""
+    """Return the record of a spawn. Raise StorageError if it cannot be read."""
     path = SpawnFiles(project, id).record
     try:
         return msgspec.json.decode(path.read_bytes(), type=SpawnRecord)
@@ -118,8 +124,8 @@ def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
         raise StorageError(f"The spawn's record {path} cannot be read: {error}") from error
 
 
-def every(project: Project) -> list[SpawnRecord]:
-    """All spawns whose records can be read, oldest first."""
+def all_records(project: Project) -> list[SpawnRecord]:
+    """Return the records of all spawns that can be read, oldest first."""
     found = []
     for path in sorted(project.spawns.glob("*/spawn.json")):
         try:
@@ -129,13 +135,16 @@ def every(project: Project) -> list[SpawnRecord]:
     return found
 
 
-def find(project: Project, beginning: str) -> SpawnRecord:
-    """The one spawn whose id begins so. SessionNotFound says what there is."""
-    matching = [record for record in every(project) if beginning and record.id.startswith(beginning)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise SessionNotFound(
-            f"More than one spawn begins with {beginning}.", advice="\n".join(record.id for record in matching)
-        )
-    raise SessionNotFound(f"There is no spawn {beginning!r} in {project.spawns}.", advice="See `cuggino spawn list`.")
+def find(project: Project, prefix: str) -> SpawnRecord:
+    """Return the spawn whose ID starts with `prefix`. Raise SessionNotFound if none or more than one does."""
+    return find_by_id(prefix, {record.id: record for record in all_records(project)})
+
+
+def find_by_id(prefix: str, spawns: Mapping[str, T]) -> T:
+    """Return the spawn whose ID starts with `prefix`. Raise SessionNotFound if none or more than one does."""
+    matches = [id for id in spawns if prefix and id.startswith(prefix)]  # noqa: A001
+    if len(matches) == 1:
+        return spawns[matches[0]]
+    if matches:
+        raise SessionNotFound(f"More than one spawn matches {prefix!r}. Type more of it:", advice="\n".join(matches))
+    raise SessionNotFound(f"No spawn matches {prefix!r}.", advice="Run `cuggino spawn list` to list spawns.")

@@ -281,7 +281,7 @@ async def test_a_base_that_origin_has_not(sandbox: Sandbox, pulls: Pulls, server
     git(sandbox.repository, "branch", "local")
     local = msgspec.structs.replace(sandbox, target="local")
     home = await integrate(integration(local), Sent())
-    assert (home.how, home.reason) == ("branch", "origin has no branch local that a pull request could be for.")
+    assert (home.how, home.reason) == ("branch", "origin has no branch local to open a pull request against.")
     assert (await integrate(integration(local, "pr"), Sent())).how == "kept"
     assert server.requests == []
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,7 @@ from cuggino.events import ToolCall, ToolResult
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
-from cuggino.spawn.recover import CannotFix, Fix, Refuse, Retry, compute_fix, decide
+from cuggino.spawn.recover import CannotFix, Escalate, Fix, FixRules, Refuse, Strategy, compute_fix, decide
 from tests.e2e.loopback import Loopback, Say, Use, always, claude_environment, loopback
 
 pytestmark = pytest.mark.e2e
@@ -422,8 +422,9 @@ def test_a_fix_allows_what_was_denied_and_the_conversation_goes_on(attempt: Try,
     manifest = SandboxManifest(writable_paths=("src/**",))
     first = attempt(manifest, *uses, session_id=session)
     first.assert_denied(*uses)
-    decision = decide(strategy, first.result.denials, manifest, 0, 1, bounds=BOUNDS, folder=box)
-    assert isinstance(decision, Retry)
+    rules = FixRules(bounds=BOUNDS, folder=box)
+    decision = decide(strategy, first.result.denials, manifest, rules, rounds=0, limit=1)
+    assert isinstance(decision, Escalate)
     again = [*uses, bash("python3 -c 'print(2)' | cat"), bash("python3 -c 'print(1)' x"), write(box / "docs" / "d.md")]
     turns: Sequence[Use] = [*([bash("true")] * (len(uses) + 1)), *again]  # the script goes on where the first run ended
     second = attempt(decision.manifest, *turns, resume_session_id=session)
@@ -447,17 +448,18 @@ def test_what_can_never_be_allowed_is_denied_and_has_no_fix(attempt: Try, box: P
     )
     tried = attempt(manifest, *uses)
     tried.assert_denied(*uses)
+    rules = FixRules(bounds=BOUNDS, folder=box)
     for denial in tried.result.denials:
-        assert isinstance(compute_fix(denial, manifest, BOUNDS, box), CannotFix), denial
-        for strategy in ("moderate", "aggressive", "interactive"):
-            assert isinstance(decide(strategy, [denial], manifest, 0, 9, bounds=BOUNDS, folder=box), Refuse)
+        assert isinstance(compute_fix(denial, manifest, rules), CannotFix), denial
+        for strategy in get_args(Strategy):
+            assert isinstance(decide(strategy, [denial], manifest, rules, rounds=0, limit=9), Refuse)
 
 
 def test_a_tool_can_be_added(attempt: Try, box: Path) -> None:
     manifest = SandboxManifest(allowed_tools=("Read",))
     use = write(box / "docs" / "a.md")
     [denial] = attempt(manifest, use).result.denials
-    fix = compute_fix(denial, manifest, BOUNDS, box)
+    fix = compute_fix(denial, manifest, FixRules(bounds=BOUNDS, folder=box))
     assert isinstance(fix, Fix)
     assert fix.manifest.allowed_tools == ("Read", "Write")
     attempt(fix.manifest, use).assert_done(use)

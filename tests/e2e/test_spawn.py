@@ -15,7 +15,7 @@ import pytest
 from cuggino.config import BackendName
 from cuggino.events import ConflictsFound, PRCreated, RecoveryAttempt
 from cuggino.events import PermissionError as Denied
-from cuggino.spawn.work import GO_ON, RESUMED
+from cuggino.spawn.work import CONTINUE, RESUME
 from tests.e2e.github_server import Reply, github_server
 from tests.e2e.loopback import Say, Script, Use
 from tests.e2e.programs import program
@@ -143,7 +143,7 @@ async def test_a_denied_command_is_recovered_in_the_same_conversation(tmp_path: 
         assert manifest["allowedCommands"] == ["echo *", COMMAND]
         last = house.requests("worker")[-1]
         assert {request.conversation for request in house.requests("worker")} == {last.conversation}
-        assert last.users[1] == GO_ON
+        assert last.users[1] == CONTINUE
         first, denied, done, second = last.tool_results
         assert "File created" in first
         assert denied.startswith("Permission to use Bash has been denied because")
@@ -353,7 +353,7 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
         house.release()
         again = await house.retry()
         assert again.code == 0, again.out + again.err
-        assert house.requests("worker")[-1].users[-1] == RESUMED
+        assert house.requests("worker")[-1].users[-1] == RESUME
         assert {request.conversation[0] for request in house.requests("worker")} == {name}
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "second.txt"]
         assert house.remembered == []

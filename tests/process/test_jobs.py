@@ -169,7 +169,7 @@ async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_
     assert {name for name, _ in house.archived} == {"1.md", "2-clear.md", "3.md", "4.md"}
     house.whole()
     listed = await house.listed()
-    assert listed["2-unclear.md"]["state"] == "is being worked in, or was interrupted"
+    assert listed["2-unclear.md"]["state"] == "interrupted"
     cleaned = await house.run("spawn", "clean")
     assert cleaned.code == 0, cleaned.out
     assert house.sandboxes == []

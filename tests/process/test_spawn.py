@@ -114,9 +114,7 @@ async def test_nothing_of_the_persons_changes(tmp_path: Path, arrange: Any) -> N
         it.event.text for it in house.told if isinstance(it.event, SystemMessage) and "sandbox" in it.event.text
     ]
     if arrange is _dirty:
-        assert warnings == [
-            "The sandbox begins at a commit; your uncommitted changes are not in it: list.txt, new.txt."
-        ]
+        assert warnings == ["The sandbox starts from a commit, without your uncommitted changes: list.txt, new.txt."]
         assert "A newer spec" in finished.out
     else:
         assert warnings == []
@@ -208,7 +206,7 @@ async def test_the_persons_changes_in_the_way_and_the_merge_is_offered_again(tmp
     assert "list.txt" in report["What went wrong"]
     assert f"cuggino spawn retry {house.spawned.name}" in report["What went wrong"]
     listed = await house.run("spawn", "list")
-    assert "its work is not home yet: retry offers it again" in listed.out
+    assert "not integrated: try again with `cuggino spawn retry ID`" in listed.out
     still = await house.retry()
     assert still.code == 1
     assert house.snapshot() == before
@@ -246,7 +244,7 @@ async def test_the_evaluations_manifest_is_the_agents(tmp_path: Path) -> None:
     assert manifest["allowedCommands"][:2] == ["make *", "git status *"]
     report = sections((house.spawned / "report.md").read_text())
     assert report["Changes"] == "- `src/a.txt` (+1, -0) - new"
-    assert report["Not integrated"] == "- `work.txt`: outside of what may be written"
+    assert report["Not integrated"] == "- `work.txt`: not in `writablePaths`"
     assert (house.sandboxes[0] / "work.txt").read_text() == "done\n"
     assert house.git("diff", "--name-only", "main", house.branch) == "src/a.txt\n"
 
@@ -274,7 +272,7 @@ async def test_then_the_default_holds_with_a_warning(tmp_path: Path) -> None:
     (ready,) = [event for event in finished.events if isinstance(event, ManifestReady)]
     assert ready.source == "default"
     assert {"make *", "true"} <= set(ready.manifest["allowedCommands"])
-    assert any("the default one is used" in it.text for it in finished.events if isinstance(it, SystemMessage))
+    assert any("the default manifest is used" in it.text for it in finished.events if isinstance(it, SystemMessage))
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def test_only_what_is_listed_and_in_the_manifest_has_a_value(tmp_path: Pat
     house = Vault(tmp_path, play)
     finished = await house.spawn()
     assert finished.code == 0, finished.out
-    assert "The evaluation asked for what is not granted: env:UNLISTED" in finished.out
+    assert "The evaluation asked for secrets that spawn.secrets lacks: env:UNLISTED" in finished.out
     has = dict(line.partition("=")[::2] for line in (house.home / "environment").read_text().splitlines())
     assert has["TOKEN"] == TOKEN
     assert has["COLOUR"] == "red"

@@ -64,7 +64,9 @@ async def test_a_silent_agent(tmp_path: Path) -> None:
     assert "**Status:** Stopped: silent for too long" in report[""]
     assert "silent for 2 s (--idle-timeout)" in report["What went wrong"]
     assert report["The agent's last lines"].splitlines()[-2:] == ["I have begun.", "```"]
-    assert "was silent for too long: retry goes on" in (await house.run("spawn", "list")).out
+    assert (
+        "stopped at --idle-timeout: resume it with `cuggino spawn retry ID`" in (await house.run("spawn", "list")).out
+    )
     await _ends_well(house)
 
 
@@ -80,7 +82,7 @@ async def test_the_total_time_ends_a_tool_and_is_half_for_a_simple_task(tmp_path
     finished = await house.spawn(*house.given(complexity="low"), "--total-timeout", "6", "--idle-timeout", "2")
     assert finished.code == 5
     report = _kept(house)
-    assert "**Status:** Stopped: it took too long" in report[""]
+    assert "**Status:** Stopped: took too long" in report[""]
     lines = report["The agent's last lines"].splitlines()[1:-1]
     assert len(lines) == 50
     assert "▶ Bash" in lines[lines.index("59") :]
@@ -256,7 +258,7 @@ async def test_killed_and_the_next_command_ends_what_it_left(tmp_path: Path, by:
         running.send(signal.SIGKILL)
         await running.end()
     assert house.left() != []
-    assert "died or was interrupted: retry goes on" in (await house.run("spawn", "list")).out
+    assert "interrupted: resume it with `cuggino spawn retry ID`" in (await house.run("spawn", "list")).out
     if by == "watch":
         async with house.watching() as watch:
             await watch.until("WatchIdle")

@@ -131,7 +131,7 @@ async def spawn(person: Person, agent: Agent, sent: Sent, config: Config | None 
         started_at=datetime.now(UTC),
         prompt="Make it better",
     )
-    SpawnFiles(person.project, record.id).make()
+    SpawnFiles(person.project, record.id).create()
     context = SpawnContext(
         sandboxes=sandboxes(person, agent, config),
         now=lambda: datetime.now(UTC),

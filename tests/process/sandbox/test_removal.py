@@ -190,7 +190,7 @@ async def test_of_one_whose_branch_was_to_stay_the_folder_goes_first(
         await remove(person.project, sandbox, force=False)
     assert not sandbox.folder.exists()
     assert sandbox.branch in person.branches
-    assert record_of(person, sandbox).stage is SandboxStage.HOME
+    assert record_of(person, sandbox).stage is SandboxStage.INTEGRATED
 
 
 async def test_what_a_killed_watch_had_decided_about_items_is_finished(person: Person) -> None:

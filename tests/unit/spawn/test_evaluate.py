@@ -25,7 +25,7 @@ from cuggino.roles import Role
 from cuggino.sandbox.confine import SandboxContext
 from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
 from cuggino.spawn.context import SpawnContext
-from cuggino.spawn.evaluate import LONGEST, Evaluation, evaluate, parse_answer, read_manifest
+from cuggino.spawn.evaluate import TIMEOUT, Evaluation, evaluate, parse_answer, read_manifest
 from cuggino.spawn.task import SpawnFiles, Task
 
 GOOD = '{"writablePaths": ["src/**"], "allowedCommands": ["make *"], "complexity": "high"}'
@@ -185,7 +185,7 @@ async def test_an_agent_that_is_not_there_is_an_error(run: Callable[..., Any]) -
 async def test_an_evaluation_without_end_is_ended(run: Callable[..., Any], autojump_clock: MockClock) -> None:
     began = trio.current_time()
     found = await run(FakeAgent(1e9))
-    assert trio.current_time() - began == LONGEST
+    assert trio.current_time() - began == TIMEOUT
     assert found.source == "default"
 
 
@@ -242,8 +242,8 @@ def test_an_answer_may_stand_in_a_code_block(text: str) -> None:
         ('{"readablePaths": ["~/x"]}', "relative to the repository"),
         ('{"allowedTools": ["Bash(ls)"]}', "a tool's name"),
         ('{"allowedCommands": [" "]}', "a command"),
-        ('{"environment": {"A": 1}}', "an object of names and texts"),
-        ('{"environment": []}', "an object of names and texts"),
+        ('{"environment": {"A": 1}}', "an object of names and values"),
+        ('{"environment": []}', "an object of names and values"),
         ('{"secrets": ["sk-12345"]}', "env:NAME"),
         ('{"complexity": "huge"}', "low"),
     ],
