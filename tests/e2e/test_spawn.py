@@ -20,7 +20,7 @@ from tests.e2e.github_server import Reply, github_server
 from tests.e2e.loopback import Say, Script, Use
 from tests.e2e.programs import program
 from tests.e2e.spawn_house import RealHouse, bash, on_github, read, spawn_house, write
-from tests.process.spawn_house import HELD, sections
+from tests.process.spawn_house import HELD
 
 pytestmark = pytest.mark.e2e
 
@@ -31,11 +31,11 @@ CHOICES = "[a]llow, [d]eny, allow [all], [s]top:"
 
 def seen(house: RealHouse, kind: type) -> list[Any]:
     """The events of a kind in the one spawn's log."""
-    return [line.event for line in house.told if isinstance(line.event, kind)]
+    return [line.event for line in house.log if isinstance(line.event, kind)]
 
 
 def report(house: RealHouse) -> dict[str, str]:
-    return sections((house.spawned / "report.md").read_text())
+    return house.report
 
 
 def conversation(house: RealHouse) -> str:
@@ -139,7 +139,7 @@ async def test_a_denied_command_is_recovered_in_the_same_conversation(tmp_path: 
         assert seen(house, RecoveryAttempt) == [RecoveryAttempt(attempt=1, max=1)]
         assert house.names.count("LLMStarted") == 2
         assert house.names.count("SandboxCreated") == 1
-        manifest = json.loads((house.spawned / "manifest.json").read_text())
+        manifest = house.manifest
         assert manifest["allowedCommands"] == ["echo *", COMMAND]
         last = house.requests("worker")[-1]
         assert {request.conversation for request in house.requests("worker")} == {last.conversation}

@@ -1,4 +1,4 @@
-"""Which spawns there are and what becomes of them: `list`, `show`, `clean`; and arguments that cannot be taken."""
+"""`cuggino spawn list`, `show` and `clean`, and arguments that are not valid."""
 
 from __future__ import annotations
 
@@ -35,24 +35,19 @@ async def test_list_and_show(tmp_path: Path) -> None:
         ),
     ]
     as_json = [json.loads(line) for line in (await house.run("spawn", "list", "--json")).out.splitlines()]
-    assert as_json[0] == {
-        "id": first,
-        "state": "done",
-        "title": "First",
-        "branch": f"spawn/{first}",
-        "folder": None,
-    }
+    entry = {"id": first, "state": "done", "title": "First", "branch": f"spawn/{first}", "folder": None}
+    assert as_json[0] == entry
     shown = await house.run("spawn", "show", second[:-1])
     assert (shown.code, shown.out) == (0, (house.spawns[1] / "report.md").read_text())
-    for command, beginning in (("show", "nowhere"), ("clean", "nowhere"), ("retry", first[:4]), ("show", "")):
-        refused = await house.run("spawn", command, beginning)
+    for command, prefix in (("show", "nowhere"), ("clean", "nowhere"), ("retry", first[:4]), ("show", "")):
+        refused = await house.run("spawn", command, prefix)
         assert (refused.code, refused.out) == (2, ""), command
-        assert f"spawn matches {beginning!r}." in refused.err
-        assert ("cuggino spawn list" in refused.err) == (beginning != first[:4])
-        assert (first in refused.err) == (beginning == first[:4])
+        assert f"spawn matches {prefix!r}." in refused.err
+        assert ("cuggino spawn list" in refused.err) == (prefix != first[:4])
+        assert (first in refused.err) == (prefix == first[:4])
 
 
-async def test_clean_removes_what_is_home_and_refuses_the_rest(tmp_path: Path) -> None:
+async def test_clean_removes_what_is_integrated_and_keeps_the_rest(tmp_path: Path) -> None:
     unfinished = ({"do": "write", "path": "b.txt", "text": "b\n"}, {"do": "fail", "kind": "execution"})
     house = SpawnHouse(tmp_path, tasks(WORK, unfinished))
     await house.spawn(*house.given(writablePaths=["nothing"]))
@@ -75,14 +70,14 @@ async def test_clean_removes_what_is_home_and_refuses_the_rest(tmp_path: Path) -
     assert house.sandboxes == []
     assert house.branches == ["main"]
     assert (await house.run("spawn", "clean")).out == "Nothing to remove.\n"
-    assert len(house.spawns) == 2, "what was done is still told"
+    assert len(house.spawns) == 2, "what was done is still listed"
     again = await house.run("spawn", "retry", second)
     assert again.code == 1
     assert "The sandbox does not exist any more" in again.out
     house.git("fsck", "--strict")
 
 
-async def test_a_kept_branch_that_was_merged_is_cleaned(tmp_path: Path) -> None:
+async def test_a_kept_branch_is_removed_once_it_is_merged(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path)
     await house.spawn(*house.given())
     assert (await house.run("spawn", "clean")).code == 1
@@ -91,7 +86,7 @@ async def test_a_kept_branch_that_was_merged_is_cleaned(tmp_path: Path) -> None:
     assert house.branches == ["main"]
 
 
-async def test_a_running_spawn_is_not_cleaned_nor_gone_on_with(tmp_path: Path) -> None:
+async def test_a_running_spawn_is_neither_removed_nor_resumed(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks((HELD, *WORK)))
     async with house.spawning(*house.given()) as running:
         await house.held()
@@ -110,7 +105,7 @@ async def test_a_running_spawn_is_not_cleaned_nor_gone_on_with(tmp_path: Path) -
     assert code == 0
 
 
-async def test_an_item_that_a_watch_works_on_is_not_cleaned(tmp_path: Path) -> None:
+async def test_the_sandbox_of_a_live_watch_is_not_removed(tmp_path: Path) -> None:
     gate = {**AT_GATE, "command": str(AT_GATE["command"]).replace("gate", "$HOME/held")}
     house = SpawnHouse(tmp_path, script(planner=[turn(gate, times=1)]))
     house.item("1.md")
@@ -147,7 +142,7 @@ async def test_an_item_that_a_watch_works_on_is_not_cleaned(tmp_path: Path) -> N
         (["Do it.", "--manifest", "."], ["manifest", "directory"]),
     ],
 )
-async def test_arguments_that_cannot_be_taken(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+async def test_invalid_arguments_are_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     house = SpawnHouse(tmp_path)
     finished = await house.run("spawn", *arguments)
     assert finished.code == 2
@@ -156,8 +151,9 @@ async def test_arguments_that_cannot_be_taken(tmp_path: Path, arguments: list[st
 
 
 @pytest.mark.parametrize("evaluated", [True, False])
-async def test_places_where_there_can_be_no_sandbox(tmp_path: Path, evaluated: bool) -> None:
-    """Said before an agent is asked anything."""
+async def test_a_place_without_git_or_commits_is_refused_before_an_agent_is_asked(
+    tmp_path: Path, evaluated: bool
+) -> None:
     house = SpawnHouse(tmp_path)
     manifest = () if evaluated else house.given()
     nowhere = await house.spawn(*manifest, "--base", "nowhere")

@@ -41,7 +41,7 @@ class Sandbox:
         for name in ("src", "docs", ".git/hooks", ".specs"):
             (self.folder / name).mkdir(parents=True)
         (folder / "outside.txt").write_text("x")
-        links = {
+        links: dict[str, Path | str] = {
             "out": folder,
             "file-out": folder / "outside.txt",
             "within": "docs",
