@@ -135,17 +135,21 @@ class SpawnHouse(House):
             **{name: (git / name).read_bytes() for name in names},
         }
 
-    async def spawn(self, *arguments: str, prompt: str = "Do the work.", **more: Any) -> Finished:
-        """Run `cuggino spawn PROMPT ARGUMENTS` to its end."""
-        return await self.run("spawn", prompt, *arguments, **more)
+    async def spawn(self, *arguments: str, prompt: str = "Do the work.", code: int = 0) -> Finished:
+        """Run `cuggino spawn PROMPT ARGUMENTS` to its end, which must have this exit code."""
+        finished = await self.run("spawn", prompt, *arguments)
+        assert finished.code == code, finished.out + finished.err
+        return finished
 
     @asynccontextmanager
     async def spawning(self, *arguments: str, prompt: str = "Do the work.") -> AsyncIterator[Running]:
         async with self.started("spawn", prompt, *arguments) as running:
             yield running
 
-    async def retry(self, *arguments: str) -> Finished:
-        return await self.run("spawn", "retry", self.spawned.name, *arguments)
+    async def retry(self, *, code: int = 0) -> Finished:
+        finished = await self.run("spawn", "retry", self.spawned.name)
+        assert finished.code == code, finished.out + finished.err
+        return finished
 
     async def held(self) -> None:
         """Wait until an agent or a command plays HELD."""

@@ -22,7 +22,6 @@ async def test_a_whole_spawn(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path)
     before = house.snapshot()
     finished = await house.spawn("--integrate", "branch", prompt="Do the work.\nAnd do it well.")
-    assert finished.code == 0, finished.err
     assert finished.err == ""
     name = house.spawned.name
     report = (house.spawned / "report.md").read_text()
@@ -69,7 +68,6 @@ Debug logs: `\.cuggino/spawns/{name}/`
 async def test_json_prints_only_the_events(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path)
     finished = await house.spawn("--json", *house.given())
-    assert finished.code == 0, finished.err
     assert finished.events == [line.event for line in house.log]
     assert isinstance(finished.events[-1], SpawnCompleted)
 
@@ -107,7 +105,6 @@ async def test_the_persons_tree_does_not_change(tmp_path: Path, arrange: Any) ->
     house.play(tasks(({"do": "read", "path": ".specs/app.md"}, *WORK, commit)))
     before = house.snapshot()
     finished = await house.spawn(*house.given(), "--integrate", "branch")
-    assert finished.code == 0, finished.out
     assert house.snapshot() == before
     assert "work.txt" in house.git("diff", "--name-only", f"HEAD...{house.branch}")
     warnings = [it.event.text for it in house.log if isinstance(it.event, SystemMessage) and "sandbox" in it.event.text]
@@ -121,7 +118,6 @@ async def test_the_persons_tree_does_not_change(tmp_path: Path, arrange: Any) ->
 async def test_an_agent_that_changes_nothing_leaves_no_branch(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(({"do": "say", "text": "All is well."},)))
     finished = await house.spawn(*house.given())
-    assert finished.code == 0, finished.out
     assert house.report["Summary"] == "All is well.\n\nNothing was changed."
     assert "**Branch:**" not in finished.out
     assert house.branches == ["main"]
@@ -135,7 +131,6 @@ async def test_a_merge_fast_forwards_the_persons_branch_and_tree(tmp_path: Path)
     house = SpawnHouse(tmp_path)
     (house.root / "own.txt").write_text("the person's\n")
     finished = await house.spawn(*house.given(), "--integrate", "merge")
-    assert finished.code == 0, finished.out
     assert (house.root / "work.txt").read_text() == "done\n"
     assert house.git("status", "--porcelain").splitlines() == ["?? own.txt"]
     assert house.git("log", "--format=%s").splitlines() == ["Do the work.", "a list", "start"]
@@ -190,32 +185,27 @@ async def test_uncommitted_changes_prevent_a_merge_that_retry_repeats(tmp_path: 
     house = SpawnHouse(tmp_path, tasks(CHANGE))
     (house.root / "list.txt").write_text("mine\n")
     before = house.snapshot()
-    finished = await house.spawn(*house.given(), "--integrate", "merge")
-    assert finished.code == 1
+    await house.spawn(*house.given(), "--integrate", "merge", code=1)
     assert house.snapshot() == before
     assert f"**Branch:** {house.branch}" in house.report[""]
     assert "list.txt" in house.report["What went wrong"]
     assert f"cuggino spawn retry {house.spawned.name}" in house.report["What went wrong"]
     listed = await house.run("spawn", "list")
     assert "not integrated: try again with `cuggino spawn retry ID`" in listed.out
-    still = await house.retry()
-    assert still.code == 1
+    await house.retry(code=1)
     assert house.snapshot() == before
     house.git("checkout", "-q", "list.txt")
-    again = await house.retry()
-    assert again.code == 0, again.out
+    await house.retry()
     assert (house.root / "list.txt").read_text() == "first\nagent\nthird\n"
     assert house.names.count("LLMStarted") == 1
     assert house.branches == ["main"]
-    done = await house.retry()
-    assert done.code == 2
+    done = await house.retry(code=2)
     assert "is done" in done.err
 
 
 async def test_a_failing_check_command_prevents_a_merge(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(CHANGE), checkCommand="cat list.txt; ! grep -q agent list.txt")
-    finished = await house.spawn(*house.given(), "--integrate", "merge")
-    assert finished.code == 1
+    await house.spawn(*house.given(), "--integrate", "merge", code=1)
     assert "The check command fails" in house.report["What went wrong"]
     assert (house.spawned / "check.txt").read_text() == "first\nagent\nthird\n"
     assert stat.S_IMODE((house.spawned / "check.txt").stat().st_mode) == 0o600
@@ -228,8 +218,7 @@ async def test_a_failing_check_command_prevents_a_merge(tmp_path: Path) -> None:
 async def test_the_evaluations_manifest_limits_the_agent(tmp_path: Path) -> None:
     worker = (*WORK, {"do": "write", "path": "src/a.txt", "text": "a\n"}, {"do": "say", "text": "Both."})
     house = SpawnHouse(tmp_path, tasks(worker, evaluator=[answer(writablePaths=["src/**"], complexity="low")]))
-    finished = await house.spawn()
-    assert finished.code == 0, finished.out
+    await house.spawn()
     manifest = house.manifest
     assert (manifest["writablePaths"], manifest["complexity"]) == (["src/**"], "low")
     assert manifest["allowedCommands"][:2] == ["make *", "git status *"]
@@ -250,7 +239,6 @@ async def test_an_invalid_answer_is_asked_for_once_more_and_then_the_default_is_
     house = SpawnHouse(tmp_path, {**tasks(WORK), "evaluator": [turn(bad), again]}, checkCommand="true")
     (house.root / "Makefile").write_text("all:\n")
     finished = await house.spawn("--json")
-    assert finished.code == 0, finished.err
     (ready,) = [event for event in finished.events if isinstance(event, ManifestReady)]
     assert ready.source == source
     assert ready.manifest["writablePaths"] == (["work.txt"] if source == "evaluation" else ["**"])
@@ -276,8 +264,7 @@ async def test_an_invalid_manifest_is_refused(tmp_path: Path, content: str | Non
     house.given()
     path = house.home / "manifest.json"
     path.unlink() if content is None else path.write_text(content)
-    finished = await house.spawn("--manifest", str(path))
-    assert finished.code == 2
+    finished = await house.spawn("--manifest", str(path), code=2)
     assert [word for word in [str(path), *words] if word not in finished.err] == []
     assert finished.out == ""
     assert not (house.state / "spawns").exists()
@@ -292,7 +279,6 @@ async def test_the_prompt_is_unchanged_without_aisp(tmp_path: Path, aisp: bool) 
     worker = turn(*WORK, when={"contains": rewritten if aisp else "/and that: \u00e4\u2026 $HOME"})
     house = SpawnHouse(tmp_path, {"evaluator": [evaluator], "worker": [worker]})
     finished = await house.spawn(*(["--aisp"] if aisp else []), prompt=prompt)
-    assert finished.code == 0, finished.out
     record = json.loads((house.spawned / "spawn.json").read_text())
     assert record["task"]["prompt"] == prompt
     assert record["prompt"] == (rewritten if aisp else prompt)
@@ -307,8 +293,7 @@ async def test_the_prompt_is_unchanged_without_aisp(tmp_path: Path, aisp: bool) 
 async def test_it_starts_from_the_given_base(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path)
     house.git("branch", "older", "HEAD~1")
-    finished = await house.spawn(*house.given(), "--base", "older", "--integrate", "merge")
-    assert finished.code == 0, finished.out
+    await house.spawn(*house.given(), "--base", "older", "--integrate", "merge")
     assert house.git("log", "--format=%s", "older").splitlines() == ["Do the work.", "start"]
     assert house.git("log", "--format=%s", "main").splitlines() == ["a list", "start"]
     (made,) = [line.event for line in house.log if isinstance(line.event, SandboxCreated)]
@@ -323,8 +308,7 @@ async def test_eight_spawns_at_once(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(turn(write, {"do": "say", "text": "Done."}, times=0)), checkCommand="sleep 0.1")
 
     async def one() -> None:
-        finished = await house.spawn(*house.given(), "--integrate", "merge")
-        assert finished.code == 0, finished.out + finished.err
+        await house.spawn(*house.given(), "--integrate", "merge")
 
     with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
@@ -345,7 +329,6 @@ async def test_a_spawn_beside_a_watch(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, play)
     async with house.watching() as watch:
         await watch.until("WatchIdle")
-        finished = await house.spawn(*house.given())
-        assert finished.code == 0, finished.err
+        await house.spawn(*house.given())
         assert watch.process.returncode is None
     assert house.branches == ["main", house.branch]

@@ -19,8 +19,8 @@ async def test_list_and_show(tmp_path: Path) -> None:
     empty = await house.run("spawn", "list")
     assert (empty.code, empty.out) == (0, "")
     assert "There are no spawns" in empty.err
-    for prompt in ("First\nwith more", "Second", "Third"):
-        await house.spawn(*house.given(), prompt=prompt)
+    for prompt, code in (("First\nwith more", 0), ("Second", 0), ("Third", 1)):
+        await house.spawn(*house.given(), prompt=prompt, code=code)
     first, second, third = (path.name for path in house.spawns)
     listed = await house.run("spawn", "list")
     (folder,) = house.sandboxes
@@ -51,7 +51,7 @@ async def test_clean_removes_what_is_integrated_and_keeps_the_rest(tmp_path: Pat
     unfinished = ({"do": "write", "path": "b.txt", "text": "b\n"}, {"do": "fail", "kind": "execution"})
     house = SpawnHouse(tmp_path, tasks(WORK, unfinished))
     await house.spawn(*house.given(writablePaths=["nothing"]))
-    await house.spawn(*house.given())
+    await house.spawn(*house.given(), code=1)
     first, second = (path.name for path in house.spawns)
     assert len(house.sandboxes) == 2
     refused = await house.run("spawn", "clean")
@@ -94,8 +94,7 @@ async def test_a_running_spawn_is_neither_removed_nor_resumed(tmp_path: Path) ->
         cleaned = await house.run("spawn", "clean", "--force")
         assert cleaned.code == 1
         assert "is in use" in cleaned.out
-        again = await house.retry()
-        assert again.code == 1
+        again = await house.retry(code=1)
         assert f"process {running.process.pid}" in again.err
         shown = await house.run("spawn", "show", house.spawned.name)
         assert shown.code == 2
@@ -156,18 +155,15 @@ async def test_a_place_without_git_or_commits_is_refused_before_an_agent_is_aske
 ) -> None:
     house = SpawnHouse(tmp_path)
     manifest = () if evaluated else house.given()
-    nowhere = await house.spawn(*manifest, "--base", "nowhere")
-    assert nowhere.code == 1
+    nowhere = await house.spawn(*manifest, "--base", "nowhere", code=1)
     assert "'nowhere' names no commit.\nGive a branch, a tag or a commit's hash." in nowhere.out
     git = house.root / ".git"
     git.rename(tmp_path / "git")
-    outside = await house.spawn(*manifest)
-    assert outside.code == 1
+    outside = await house.spawn(*manifest, code=1)
     assert "is in no git repository" in outside.out
     assert "`git init`" in outside.out
     house.git("init", "-q")
-    unborn = await house.spawn(*manifest)
-    assert unborn.code == 1
+    unborn = await house.spawn(*manifest, code=1)
     assert "The repository has no commit yet.\nMake one" in unborn.out
     assert not house.script.with_name("script.json.played").exists()
     assert house.sandboxes == []
