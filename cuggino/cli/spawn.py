@@ -1,4 +1,4 @@
-"""`cuggino spawn`: one task in a sandbox of its own, and the tasks before it."""
+"""`cuggino spawn`: hand one task to an agent in a sandbox; list, show, resume and clean up earlier ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import App, Parameter
 
 from cuggino.cli.inbox import PLAIN_COLUMNS, print_lines, print_remark
@@ -23,25 +24,24 @@ from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
 from cuggino.spawn import task as tasks
 from cuggino.spawn.evaluate import read_manifest
-from cuggino.spawn.inventory import clean as clean_up
-from cuggino.spawn.inventory import entries, found, listed
+from cuggino.spawn.inventory import list_entries, remove_sandboxes, render_entries
 from cuggino.spawn.recover import Strategy
 from cuggino.spawn.spawn import Spawn
-from cuggino.spawn.task import SpawnFiles, SpawnRecord, Task
+from cuggino.spawn.task import SpawnFiles, SpawnRecord, Task, find_by_id
 from cuggino.spawn.terminal import has_terminal
 
 spawn = App(
     name="spawn",
-    help="Hand one task to an agent in a sandbox of its own, and integrate its work.\n\n"
-    "The agent works in a git worktree outside of your repository, with the permissions of a manifest; your tree, your "
-    "index and your branch do not change. If it is denied something safe, that is allowed and the agent tries again. "
-    "Then its branch becomes a pull request, is merged, or is kept, and a report is printed. Ctrl+C stops the agent "
-    "and keeps its work.\n\n"
+    help="Hand one task to an agent in a sandbox, and integrate its work.\n\n"
+    "The agent works in a git worktree outside of your repository, with the permissions of a manifest; your files, "
+    "your index and your branch stay as they are. If it is denied something that is safe, it gets the permission and "
+    "tries again. Then its branch becomes a pull request, is merged, or is kept, and a report is printed. Ctrl+C stops "
+    "the agent and keeps its work.\n\n"
     'Example: cuggino spawn "Update the dependencies and fix what breaks"',
 )
 
 _json = Parameter(negative="", show_default=False)
-_id = Parameter(name="ID", help="The ID of the spawn, or the beginning of it.")
+_id = Parameter(name="ID", help="The spawn's ID, or its first characters.")
 
 
 @spawn.default
@@ -61,47 +61,47 @@ async def start(
     aisp: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Annotated[bool, _json] = False,
 ) -> int:
-    """Start a task.
+    """Hand one task to an agent in a sandbox.
 
     Parameters
     ----------
     prompt
-        Description of the task.
+        The task, in your own words.
     agent
-        Agent for the task; by default, the configured one.
+        Agent for the task, instead of the configured one.
     model
-        Its model; by default, the configured one.
+        Model of the agent, instead of the configured one.
     recovery
-        Reaction to a denied permission: `moderate` allows what is safe, for a few rounds; `aggressive` for any number
-        of rounds; `interactive` asks you.
+        Reaction to denied permissions: `moderate` grants what is safe, for a few rounds; `aggressive`, without a limit;
+        `interactive` asks you.
     max_permission_escalations
-        Maximum number of rounds of `moderate`.
+        Maximum rounds of `--recovery moderate`.
     idle_timeout
         Maximum seconds without output from the agent; a running tool counts as activity.
     total_timeout
-        Maximum seconds in all; half for a task of low complexity, twice for one of high complexity.
+        Maximum seconds in total; half of it for a task of low complexity, twice for one of high complexity.
     base
-        Commit or branch to start from; by default, HEAD.
+        Commit or branch to start from, instead of HEAD.
     integrate
-        `pr`: push and open a pull request; `merge`: merge into the base; `branch`: keep the branch. By default, the
-        configured value, or else `pr` with an origin and a gh login, or else `branch`.
+        Integration of the work: `pr` pushes the branch and opens a pull request; `merge` merges it into the base;
+        `branch` keeps it. Default: as configured, else `pr` if there is an origin and a gh login, else `branch`.
     manifest
-        JSON file with the permissions of the agent, instead of an evaluation by an agent.
+        JSON file with the agent's permissions; replaces the evaluation of the task by another agent.
     aisp
         Let the evaluation rewrite the prompt in AISP notation.
     json
-        Print events as JSON lines, as in the log, and nothing else.
+        Print only events, one JSON object per line, as in the log.
     """
     if not prompt.strip():
-        raise UsageError("The task is missing.", advice='Describe it: cuggino spawn "…"')
+        raise UsageError("The task is empty.", advice='Describe it: cuggino spawn "…"')
     if max_permission_escalations < 0:
         raise UsageError(f"--max-permission-escalations: expected an integer ≥ 0, got {max_permission_escalations}.")
     for name, seconds in (("--idle-timeout", idle_timeout), ("--total-timeout", total_timeout)):
         if not seconds > 0:
-            raise UsageError(f"{name}: expected a number of seconds > 0, got {seconds:g}.")
+            raise UsageError(f"{name}: expected a number > 0, got {seconds:g}.")
     if recovery == "interactive" and not has_terminal():
         raise UsageError(
-            "--recovery interactive needs a terminal for its questions.", advice="Choose another strategy."
+            "--recovery interactive needs a terminal: stdin and stderr must be one.", advice="Choose another strategy."
         )
     project = Project.find(Path.cwd())
     config = load(project.config_file)
@@ -128,30 +128,32 @@ async def start(
 
 @spawn.command
 async def retry(
-    beginning: Annotated[str, _id],
+    prefix: Annotated[str, _id],
     /,
     *,
     json: Annotated[bool, _json] = False,
 ) -> int:
-    """Resume a spawn: its agent where it was stopped, or only the integration of its work.
+    """Resume a spawn: its agent, or, if that is done, the integration of its work.
 
     Parameters
     ----------
     json
-        Print events as JSON lines, as in the log, and nothing else.
+        Print only events, one JSON object per line, as in the log.
     """
     project = Project.find(Path.cwd())
-    record = tasks.find(project, beginning)
+    record = tasks.find(project, prefix)
     if record.integrated:
         raise UsageError(f"The spawn {record.id} is done: its work is integrated.")
     if record.task.recovery == "interactive" and not has_terminal():
-        raise UsageError("This spawn asks about permissions, which needs a terminal.")
+        raise UsageError(
+            "This spawn uses --recovery interactive, which needs a terminal: stdin and stderr must be one."
+        )
     return await _run(project, record, None, as_json=json)
 
 
 @spawn.command(name="list")
 async def list_(*, json: Annotated[bool, _json] = False) -> int:
-    """List the spawns and their state.
+    """List all spawns and sandboxes with their states.
 
     Parameters
     ----------
@@ -159,23 +161,25 @@ async def list_(*, json: Annotated[bool, _json] = False) -> int:
         Print one JSON object per line.
     """
     project = Project.find(Path.cwd())
-    lines = await listed(project, as_json=json, width=shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns)
-    if lines or json:
-        print_lines(lines)
+    entries = await list_entries(project)
+    if json:
+        print_lines([msgspec.json.encode(entry).decode() for entry in entries])
+    elif entries:
+        print_lines(render_entries(entries, width=shutil.get_terminal_size((PLAIN_COLUMNS, 24)).columns))
     else:
         print_remark(f"There are no spawns in {project.spawns}.")
     return 0
 
 
 @spawn.command
-def show(beginning: Annotated[str, _id], /) -> int:
+def show(prefix: Annotated[str, _id], /) -> int:
     """Print a spawn's report."""
     project = Project.find(Path.cwd())
-    record = tasks.find(project, beginning)
+    record = tasks.find(project, prefix)
     report = SpawnFiles(project, record.id).report
     if not report.exists():
         raise UsageError(
-            f"The spawn {record.id} has no report: it is running, or it crashed.",
+            f"The spawn {record.id} has no report: it is running, or it was killed.",
             advice=f"To resume it: cuggino spawn retry {record.id}",
         )
     print_lines([visible(report.read_text(errors="replace")).removesuffix("\n")])
@@ -184,23 +188,25 @@ def show(beginning: Annotated[str, _id], /) -> int:
 
 @spawn.command
 async def clean(
-    beginning: Annotated[str | None, _id] = None,
+    prefix: Annotated[str | None, _id] = None,
     /,
     *,
     force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:
-    """Remove sandboxes that are not needed any more.
+    """Remove one sandbox, or all that are not in use.
 
-    Sandboxes with work that is not committed, or neither pushed nor merged, are kept.
+    Sandboxes with work that is uncommitted, or neither pushed nor merged, are kept.
 
     Parameters
     ----------
     force
-        Remove them anyway: their work is lost.
+        Remove those, too: the work in them is lost.
     """
     project = Project.find(Path.cwd())
-    chosen = None if beginning is None else found(await entries(project), beginning).id
-    lines, code = await clean_up(project, chosen, force=force)
+    chosen = None
+    if prefix is not None:
+        chosen = find_by_id(prefix, {entry.id: entry for entry in await list_entries(project)}).id
+    lines, code = await remove_sandboxes(project, chosen, force=force)
     print_lines(lines)
     return code
 
@@ -208,7 +214,7 @@ async def clean(
 async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | None, *, as_json: bool) -> int:
     project.prepare()
     files = SpawnFiles(project, record.id)
-    files.make()
+    files.create()
     started: list[Spawn] = []
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:

@@ -36,13 +36,13 @@ Leaks: TypeAlias = Callable[[Path, str, str], Awaitable[Sequence[Leak]]]
 """Returns where the commits of base..tip in this repository hold secrets."""
 
 _ROUNDS = 5
-"""How many times a merge is repeated because somebody else moved the base meanwhile."""
+"""Maximum attempts at a merge while others move the base."""
 
 
 class IntegrationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome. "kept": it is not integrated; `reason` says why, and `branch` has the work.
+    """The outcome. "kept": not integrated; `reason` says why, and `branch` has the work.
 
-    `base` and `tip` are the commits between which all changes of the branch are.
+    All changes of the branch are between the commits `base` and `tip`.
     """
 
     how: Literal["pr", "merge", "branch", "nothing", "kept"]
@@ -54,16 +54,16 @@ class IntegrationResult(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     merged: How | None = None
     left_out: tuple[str, ...] = ()
-    """What an agent wrote during a repair without permission."""
+    """Paths that an agent wrote during a repair without permission."""
     in_the_way: bool = False
-    """It was kept because of changes in the person's tree: once those are committed, nothing prevents it."""
+    """Only uncommitted changes in the person's tree prevent the merge."""
 
 
 class Integration(msgspec.Struct, frozen=True, kw_only=True):
-    """What to integrate, and who helps. `chosen` None: whatever is possible, see `destination`.
+    """What to integrate, and how. If `chosen` is None, `destination` chooses.
 
-    `tip` is the branch's commit, as the sandbox was settled; None if nothing has changed. `title` and `body` are the
-    pull request's, and the title is the merge's; they hold no secrets.
+    `tip` is the commit that settling returned; None if nothing has changed. `title` and `body` are those of the pull
+    request, the title also that of the merge; neither holds a secret.
     """
 
     context: MergeContext
@@ -79,9 +79,9 @@ class Integration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def integrate(integration: Integration, send: Send) -> IntegrationResult:
-    """Integrate the work. Nobody may work in the sandbox meanwhile.
+    """Integrate the work. Nothing else may use the sandbox meanwhile.
 
-    Raises GitError, GitHubError or SandboxError; the work is kept then, too.
+    Raise GitError, GitHubError or SandboxError; even then the branch keeps the work.
     """
     sandbox, tip = integration.sandbox, integration.tip
     await undo(sandbox)
@@ -89,20 +89,20 @@ async def integrate(integration: Integration, send: Send) -> IntegrationResult:
         return IntegrationResult(how="nothing", reason="Nothing was changed.")
     if sandbox.branch is None:
         raise SandboxError(f"The sandbox {sandbox.id} has no branch.")
-    way, reason, slug = await destination(sandbox, integration.chosen)
+    how, reason, slug = await destination(sandbox, integration.chosen)
     result = IntegrationResult(how="branch", branch=sandbox.branch, reason=reason, base=sandbox.base, tip=tip)
-    if way == "merge":
-        async with _merging_alone(sandbox):
+    if how == "merge":
+        async with _merge_lock(sandbox):
             return await _merge(integration, result, tip, send)
-    if way == "pr" and slug is not None:
+    if how == "pr" and slug is not None:
         return await _pull_request(integration, result, tip, slug, send)
-    return result if way == "branch" else _kept(result, reason)
+    return result if how == "branch" else _kept(result, reason)
 
 
 async def destination(sandbox: Sandbox, chosen: Integrate | None) -> tuple[Integrate, str, Slug | None]:
-    """Return how to integrate, why, and for a pull request the repository (None where there cannot be one).
+    """Return how to integrate, why, and the repository for a pull request (None if none can be opened).
 
-    If nothing is chosen: a pull request where there is an origin, a login for its host, and a branch to request it for.
+    If nothing is chosen, this is a pull request where there is an origin, a login for its host and a base branch.
     """
     if chosen in ("merge", "branch"):
         return chosen, "", None
@@ -110,7 +110,7 @@ async def destination(sandbox: Sandbox, chosen: Integrate | None) -> tuple[Integ
     if slug is None:
         missing = "There is no origin on GitHub."
     elif sandbox.target is None:
-        missing = "It began at no branch that a pull request could be for."
+        missing = "It did not start from a branch, so a pull request would have no base."
     elif not await is_logged_in(slug, sandbox.repository):
         missing = f"gh is not logged in to {slug.host}."
     else:
@@ -121,15 +121,15 @@ async def destination(sandbox: Sandbox, chosen: Integrate | None) -> tuple[Integ
 async def remove_integrated(
     project: Project, sandbox: Sandbox, result: IntegrationResult, *, keeps_folder: bool
 ) -> None:
-    """Remove a sandbox whose work is integrated: its branch only if a merge has it, or nothing is on it.
+    """Remove a sandbox whose work is integrated, and its branch only if it was merged or is empty.
 
-    A removal that is killed is finished by a later command.
+    A later command finishes a removal that was killed.
     """
     if keeps_folder:
-        save(project, sandbox, SandboxStage.HOME)
+        save(project, sandbox, SandboxStage.INTEGRATED)
         return
-    gone = result.how in ("nothing", "merge")
-    await finish_removal(project, sandbox, tip=(result.tip or sandbox.base) if gone else None)
+    merged = result.how in ("nothing", "merge")
+    await finish_removal(project, sandbox, tip=(result.tip or sandbox.base) if merged else None)
 
 
 # ---- merge ------------------------------------------------------------------------------------
@@ -138,29 +138,23 @@ async def remove_integrated(
 async def _merge(integration: Integration, result: IntegrationResult, tip: str, send: Send) -> IntegrationResult:
     sandbox = integration.sandbox
     if sandbox.target is None:
-        return _kept(result, "It began at no branch that it could be merged into.")
+        return _kept(result, "It did not start from a branch that it could be merged into.")
     for _ in range(_ROUNDS):
         base = await branch_tip(sandbox.repository, sandbox.target)
         if base is None:
             return _kept(result, f"The branch {sandbox.target} does not exist any more.")
-        result = msgspec.structs.replace(result, base=base)
         if await is_ancestor(sandbox, tip, base):  # merged before a crash, or by somebody else
             return msgspec.structs.replace(result, how="merge", base=sandbox.base)
-        merged = await _merged(integration, base, tip, send)
-        if isinstance(merged, str):
-            return _kept(result, merged)
-        if merged is not None:
-            result = msgspec.structs.replace(result, conflicts=merged.conflicts)
-            if not isinstance(merged, Merged):
-                return _kept(result, merged.reason)
-            result = msgspec.structs.replace(result, merged=merged.how, left_out=merged.left_out)
+        merged, result = await _merge_base(integration, msgspec.structs.replace(result, base=base), base, tip, send)
+        if result.how == "kept":
+            return result
         new = tip if merged is None else merged.commit
         if leaked := await _leaked(integration, base, new):
             await undo(sandbox)
             return _kept(result, leaked)
         advanced = await advance(sandbox.repository, sandbox.target, base, new)
         if merged is not None and (advanced is Advanced.DONE or merged.how == "repair"):
-            await finish(sandbox, new)  # a repair is worth keeping, whatever comes of it
+            await finish(sandbox, new)  # a repair is worth keeping in every case
             tip = new
             result = msgspec.structs.replace(result, tip=new)
         elif merged is not None:
@@ -170,25 +164,36 @@ async def _merge(integration: Integration, result: IntegrationResult, tip: str, 
         if isinstance(advanced, str):
             kept = _kept(result, f"{sandbox.target} cannot be moved forward: {advanced}")
             return msgspec.structs.replace(kept, in_the_way=True)
-    return _kept(result, f"Others move {sandbox.target} faster than it can be merged.")
+    return _kept(result, f"{sandbox.target} moved again during each of {_ROUNDS} merges.")
 
 
-async def _merged(integration: Integration, base: str, tip: str, send: Send) -> Merged | Unmerged | str | None:
-    """Return the merge with the base; None if none is needed, or why the work may not be merged at all."""
+async def _merge_base(
+    integration: Integration, result: IntegrationResult, base: str, tip: str, send: Send
+) -> tuple[Merged | None, IntegrationResult]:
+    """Return the merge with the base, None if none is needed, and the result so far: "kept" if this failed."""
     sandbox, check = integration.sandbox, integration.context.check
     if await is_ancestor(sandbox, base, tip):
-        return None if check is None or await check(sandbox.root) else "The check command fails."
+        passes = check is None or await check(sandbox.root)
+        return None, result if passes else _kept(result, "The check command fails.")
     message = f"Merge {' '.join(integration.title.split())}\n\nBranch: {sandbox.branch}"
-    return await merge(MergeRequest(context=integration.context, message=message), base, tip, send)
+    request = MergeRequest(context=integration.context, message=message)
+    return _add_merge(result, await merge(request, base, tip, send))
 
 
-def _merging_alone(sandbox: Sandbox) -> AbstractAsyncContextManager[None]:
-    """Make merges one after the other, in the order in which they are requested; everything else continues."""
+def _add_merge(result: IntegrationResult, merged: Merged | Unmerged) -> tuple[Merged | None, IntegrationResult]:
+    result = msgspec.structs.replace(result, conflicts=merged.conflicts)
+    if isinstance(merged, Merged):
+        return merged, msgspec.structs.replace(result, merged=merged.how, left_out=merged.left_out)
+    return None, _kept(result, merged.reason)
+
+
+def _merge_lock(sandbox: Sandbox) -> AbstractAsyncContextManager[None]:
+    """Return a lock that serializes the merges in this repository, and nothing else."""
     directory = sandbox.common_dir / "cuggino"
     try:
         directory.mkdir(exist_ok=True)
     except OSError as error:
-        raise GitError(f"{directory} cannot be made: {error.strerror}.") from error
+        raise GitError(f"{directory} cannot be created: {error.strerror}.") from error
     return repository_lock(directory)
 
 
@@ -202,26 +207,25 @@ async def _pull_request(
     branch = await remote_name(sandbox)
     base = await fetch_base(sandbox, slug, branch)
     if base is None:
-        missing = f"origin has no branch {branch} that a pull request could be for."
+        missing = f"origin has no branch {branch} to open a pull request against."
         return _kept(result, missing) if integration.chosen else msgspec.structs.replace(result, reason=missing)
     result = msgspec.structs.replace(result, base=base)
     if (await merge_trees(sandbox.repository, base, tip)).conflicts:
         message = f"Merge {branch} into {sandbox.branch}"
         request = MergeRequest(context=integration.context, message=message, onto_branch=True)
-        merged = await merge(request, base, tip, send)
-        result = msgspec.structs.replace(result, conflicts=merged.conflicts)
-        if not isinstance(merged, Merged):
-            return _kept(result, merged.reason)
+        merged, result = _add_merge(result, await merge(request, base, tip, send))
+        if merged is None:
+            return result
         await finish(sandbox, merged.commit)
         tip = merged.commit
-        result = msgspec.structs.replace(result, tip=tip, merged=merged.how, left_out=merged.left_out)
+        result = msgspec.structs.replace(result, tip=tip)
     if leaked := await _leaked(integration, base, tip):
         return _kept(result, leaked)
     if refused := await push(sandbox, slug, tip):
         return _kept(result, f"It could not be pushed: {refused}")
     github = GitHub(sandbox.repository, host=slug.host)
-    words = {"title": integration.title, "body": integration.body}
-    opened = await open_pull_request(github, slug, head=str(sandbox.branch), base=branch, **words)
+    text = {"title": integration.title, "body": integration.body}
+    opened = await open_pull_request(github, slug, head=str(sandbox.branch), base=branch, **text)
     if isinstance(opened, str):
         return _kept(result, f"It is pushed, but the pull request could not be opened: {opened}")
     await send(PRCreated(url=opened.url, number=opened.number, found=opened.found))
@@ -229,7 +233,7 @@ async def _pull_request(
 
 
 async def _leaked(integration: Integration, base: str, tip: str) -> str:
-    """Return why it must not leave this machine; an empty string if it may."""
+    """Return why the commits must not leave the sandbox, or an empty string."""
     leaks = await integration.leaks(integration.sandbox.repository, base, tip) if integration.leaks is not None else ()
     if not leaks:
         return ""

@@ -1,4 +1,4 @@
-"""Repair conflicts that git cannot resolve: an agent works in the sandbox, in the middle of the merge."""
+"""Repair conflicts that git cannot resolve: an agent works in the sandbox while the merge is unfinished."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from cuggino.sandbox.confine import Confinement
 
 _FOLDER = "repair"
 _LARGEST = 1 << 20
-"""Bytes of a version of a file that the agent is given; larger ones it finds in git."""
+"""Maximum bytes of a file version that is written for the agent; larger ones it can read from git."""
 
 
 def merge_context(
     confinement: Confinement, task: str, send: Send, *, limits: ActivityLimits, attempts: int
 ) -> MergeContext:
-    """Return what a merge needs in a confined sandbox: its check command, and an agent that repairs.
+    """Return the check command and the repairing agent for merges in a confined sandbox.
 
-    `task` is what the work was for, in words that the agent finds in a file.
+    `task` describes the work; the agent gets it as a file.
     """
     return MergeContext(
         sandbox=confinement.sandbox,
@@ -39,7 +39,7 @@ def merge_context(
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that repairs, and what it knows of the task."""
+    """Runs an agent that repairs."""
 
     confinement: Confinement
     task: str
@@ -48,7 +48,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     send: Send
 
     async def __call__(self, request: RepairRequest) -> bool:
-        """Return whether the agent came to its end. Whether its work is any good is for others to decide."""
+        """Return whether the agent finished. The caller checks its work."""
         config = self.confinement.context.config
         root = request.sandbox.root
         folder = root / STATE_NAME / _FOLDER
@@ -78,7 +78,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _write_versions(folder: Path, request: RepairRequest) -> None:
-    """Write each conflicted path's version of both sides and of their common ancestor, and a list of all."""
+    """Write each conflicted file as it is on both sides and in their common ancestor, and a list of these files."""
     repository = request.sandbox.repository
     ancestor = await run_git(repository, *SAFE, "merge-base", request.base, request.ours)
     commits = {"began-with": ancestor.stdout.decode().strip(), "base": request.base, "branch": request.ours}

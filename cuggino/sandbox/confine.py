@@ -34,21 +34,21 @@ from cuggino.sandbox.sandbox import Sandbox
 from cuggino.sandbox.secrets import Redaction, read_secrets, redacted_output, redacting
 
 Check: TypeAlias = Callable[[Path], Awaitable[bool]]
-"""Runs the check command for a tree in this directory; returns whether it passed."""
+"""Runs the check command for the tree in this directory, and returns whether it passed."""
 
 _SHOWN = 500
-"""Characters of the end of a failed setup command's output that are reported."""
+"""How many characters of a failed setup command's output are reported, from its end."""
 
 
 class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sandboxes of one command share."""
+    """What all sandboxes of one command share."""
 
     project: Project
     config: Config
     agent: Callable[[Role], Agent]
     children: Children
     environment: Mapping[str, str]
-    """cuggino's own, from which those of agents are built."""
+    """cuggino's own environment, from which those of agents are built."""
     model: str | None = None
 
     @property
@@ -58,7 +58,7 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
     def secret_values(self) -> tuple[str, ...]:
         """Return every value to redact and to search for: all configured secrets, and the logins of all agents.
 
-        An agent may come upon a secret that was not lent to it. One that cannot be read is left out.
+        That includes secrets that are not lent, since an agent may find them. Unreadable ones are left out.
         """
         allowed, found = self.config.spawn.secrets, dict[str, None]()
         for reference in allowed:
@@ -74,7 +74,7 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentRun(msgspec.Struct, frozen=True):
-    """How a run ended: with its result and last words, or, when it was stopped, with no result and the reason."""
+    """How a run ended. `words` is the agent's last message, or, without a result, why it was stopped."""
 
     result: AgentResult | None
     words: str
@@ -88,9 +88,9 @@ async def confine(
 
 
 class Confinement:
-    """One sandbox, and everything that runs in it. Made by `confine`.
+    """Runs agents and commands in one sandbox. Made by `confine`.
 
-    `foreign`: the branch is other people's, so none of the agent settings that lie in it are used.
+    `foreign`: the branch is other people's, so its agent settings are ignored.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class Confinement:
         self.permits = Permits(manifest=manifest, bounds=context.bounds)
         self.launcher = launcher(context.config.spawn.launcher, sandbox)
         self.outputs = context.project.spawns / sandbox.id
-        """The person's directory for what runs here prints."""
+        """The directory for the output of everything that runs in the sandbox; it is outside of it."""
         self.foreign = foreign
         self.conversations: set[tuple[Role, str]] = set()
-        """Those that agents of `agent` had, by the agents' own names."""
+        """The roles and the agents' own names of all conversations that were begun through `agent`."""
         self._git = git
         self._lent = context.read_secrets(manifest.secrets)
         self.secrets = tuple(dict.fromkeys((*context.secret_values(), *self._lent.values())))
-        """The values that are redacted everywhere and must be in no commit."""
+        """Values that are redacted everywhere, and that no commit may contain."""
         self.redaction = Redaction(self.secrets)
 
     def with_manifest(self, manifest: SandboxManifest) -> Confinement:
-        """Return the same confinement with other permissions."""
+        """Return a confinement of the same sandbox with other permissions."""
         return Confinement(self.context, self.sandbox, manifest, self._git, foreign=self.foreign)
 
     # ---- agents
@@ -129,7 +129,7 @@ class Confinement:
         return _ConfinedAgent(self.context.agent(role), self, self.environment(role))
 
     def environment(self, role: Role) -> dict[str, str]:
-        """Return the whole environment of what runs here for a role."""
+        """Return the whole environment of agents of this role."""
         login = self.context.agent(role).login_environment
         return build_environment(login, self.manifest, self._lent, self.context.environment, self._git)
 
@@ -142,9 +142,9 @@ class Confinement:
         *,
         schema: Mapping[str, Any] | None = None,
     ) -> AgentRun:
-        """Run an agent to its end, in a conversation that nobody will resume, or stop it at its limits.
+        """Run an agent to its end or to its limits, in a conversation that is never resumed.
 
-        Raises LlmSessionError when the agent failed. Cancelled, nothing of it stays alive. Its output file and its
+        Raise LlmSessionError if the agent fails. Cancelled, it leaves no process behind. Its output file and its
         conversation are deleted in every case.
         """
         agent = self.agent(role)
@@ -180,12 +180,12 @@ class Confinement:
         return AgentRun(None, str(activity.verdict() or "it was stopped"))
 
     def delete_conversations(self) -> None:
-        """Delete all conversations that agents of `agent` had here: nobody will resume them."""
+        """Delete all conversations that were begun through `agent`."""
         while self.conversations:
             self.delete_conversation(*self.conversations.pop())
 
     def delete_conversation(self, role: Role, conversation: str) -> None:
-        """Delete what an agent remembers of a conversation here that nobody will resume."""
+        """Delete what an agent stored about a conversation that will not be resumed."""
         environment = self.environment(role)
         self.context.agent(role).delete_conversation(conversation, cwd=self.sandbox.root, environment=environment)
 
@@ -193,7 +193,7 @@ class Confinement:
 
     @property
     def commands(self) -> ShellCommands:
-        """The runner of shell commands in the sandbox."""
+        """Runs shell commands in the sandbox."""
         return ShellCommands(
             self.context.children,
             self.sandbox.root,
@@ -202,7 +202,7 @@ class Confinement:
         )
 
     async def set_up(self, background: trio.Nursery, send: Send) -> None:
-        """Run the setup command, if there is one; what it leaves running lives as long as the nursery."""
+        """Run the setup command, if one is configured. Processes that it leaves running live as long as the nursery."""
         if (command := self.context.config.setup_command) is None:
             return
         result: CommandResult
@@ -241,7 +241,7 @@ class Confinement:
 
 
 class _ConfinedAgent:
-    """An agent whose runs get a sandbox's launcher, environment and redaction."""
+    """An agent that runs with a sandbox's launcher, environment and redaction."""
 
     def __init__(self, agent: Agent, confinement: Confinement, environment: Mapping[str, str]) -> None:
         self._agent = agent

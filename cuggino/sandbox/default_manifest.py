@@ -1,4 +1,4 @@
-"""What a task may do when nobody has looked at it: everything in the project, and the commands that are usual there."""
+"""The default manifest: the whole project, and the commands that projects of its kind usually need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READING_COMMANDS = (
     *("git branch --show-current", "git remote -v", "git tag --list *", "git stash list"),
 )
 
-_USUAL: Mapping[str, Sequence[str]] = {
+_SUGGESTED: Mapping[str, Sequence[str]] = {
     "pyproject.toml": (
         "pytest *",
         "python -m pytest *",
@@ -48,9 +48,9 @@ _USUAL: Mapping[str, Sequence[str]] = {
     "mix.exs": ("mix deps.get *", "mix compile *", "mix test *", "mix format *"),
     "Package.swift": ("swift build *", "swift test *"),
 }
-"""A file at the project's top → the commands that are usual where it is."""
+"""A file in the project's root → the commands that it suggests."""
 
-_ALSO = {
+_ALIASES = {
     "pyproject.toml": ("setup.cfg", "pytest.ini"),
     "uv.lock": ("pyproject.toml",),
     "Makefile": ("makefile", "GNUmakefile"),
@@ -62,17 +62,17 @@ _ALSO = {
 
 
 def default_manifest(root: Path, config: Config) -> SandboxManifest:
-    """Everything in the repository, but for the bounds; the commands that such a project usually needs."""
-    there = [name for name in _USUAL if any((root / each).is_file() for each in (name, *_ALSO.get(name, ())))]
+    """Return a manifest for the whole repository and the usual commands of the project at `root`."""
+    present = [name for name in _SUGGESTED if any((root / each).is_file() for each in (name, *_ALIASES.get(name, ())))]
     commands = (
         *READING_COMMANDS,
         *configured(config),
-        *(command for name in there for command in _USUAL[name]),
+        *(command for name in present for command in _SUGGESTED[name]),
     )
     return SandboxManifest(allowed_commands=tuple(dict.fromkeys(commands)))
 
 
 def configured(config: Config) -> list[str]:
-    """The person's own commands."""
+    """Return patterns for exactly the configured commands."""
     commands = (config.setup_command, config.check_command, config.validate_command)
     return [exactly(command) for command in commands if command]

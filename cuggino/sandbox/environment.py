@@ -1,8 +1,8 @@
-"""The environment of agents and commands in a sandbox: built, never inherited as a whole.
+"""Build the environment of agents and commands in a sandbox; it is never inherited as a whole.
 
-It holds the person's PATH, HOME and locale, what the agent's login needs, the manifest's variables and the secrets that
-were lent. Nothing in it leads git or gh to the person's credentials. Files in the home directory are another matter:
-only a launcher keeps an agent from those.
+It holds the person's PATH, HOME and locale, the variables of the agent's login, those of the manifest, and the secrets
+that were lent. Nothing in it leads git or gh to the person's credentials. Only a launcher keeps an agent from files in
+the home directory.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _INHERITED = (
     *("LANG", "LANGUAGE", "LC_*", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
 )
 _NEVER_INHERITED = ("GH_*", "GITHUB_*", "GIT_*", "SSH_*", "GPG_*")
-"""Not even when an agent's login patterns name them."""
+"""Not even if an agent's login patterns match them."""
 _NEVER_FROM_A_MANIFEST = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_*", "LD_*", "DYLD_*", "GIT_*", "GH_*", "SSH_*"),
     *("NODE_OPTIONS", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PROMPT_COMMAND", "CUGGINO_*"),
 )
-"""Variables that change which programs run, or what runs inside them: a task may not set those."""
+"""Variables that change which programs run, or what runs inside them: a task must not set those."""
 
 _SECRET_NAMES = ("*KEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*")
 _SHORTEST_LOGIN = 8
 
 _SETTINGS = (
-    ("credential.helper", ""),  # an empty one takes back those before it
+    ("credential.helper", ""),  # an empty value cancels those before it
     ("core.askPass", ""),
     ("core.hooksPath", "/dev/null"),
     ("commit.gpgSign", "false"),
@@ -60,7 +60,7 @@ def build_environment(
     reserved = (*_NEVER_FROM_A_MANIFEST, *login)
     requested = {name: value for name, value in manifest.environment.items() if _may_be_set(name, value, reserved)}
     lent = {secret_name(reference): value for reference, value in secrets.items()}
-    variables = git_alone() if git is None else git
+    variables = isolated_git() if git is None else git
     return {**named, **requested, **_login_variables(login, inherited), **variables, **lent}
 
 
@@ -81,8 +81,8 @@ def _login_variables(login: Collection[str], inherited: Mapping[str, str]) -> di
     }
 
 
-def git_alone() -> dict[str, str]:
-    """Return variables that give git only the repository's configuration, no prompts and no credentials."""
+def isolated_git() -> dict[str, str]:
+    """Return variables that limit git to the repository's configuration, without prompts and credentials."""
     return {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -94,9 +94,9 @@ def git_alone() -> dict[str, str]:
 
 
 async def git_variables(sandbox: Sandbox) -> dict[str, str]:
-    """Return `git_alone`'s variables, plus the person's name and address, minus what git must not see in this sandbox.
+    """Return the variables of `isolated_git`, plus the person's name and email address.
 
-    Headers with a token, which some tools write into a repository's own configuration, are reset one by one.
+    Headers with a token, which some tools write into a repository's configuration, are reset one by one.
     """
     settings = list(_SETTINGS)
     if not sandbox.cloned:  # a clone has its own list
@@ -105,17 +105,17 @@ async def git_variables(sandbox: Sandbox) -> dict[str, str]:
         sandbox.repository, *SAFE, "config", "-z", "--name-only", "--get-regexp", r"^http\..*header$"
     )
     settings += [(os.fsdecode(name), "") for name in sorted(set(listed.stdout.split(b"\0")[:-1]))]
-    return {**git_alone(), **await _identity(sandbox.repository), **configuration(settings, {})}
+    return {**isolated_git(), **await _identity(sandbox.repository), **configuration(settings, {})}
 
 
 async def _identity(repository: Path) -> dict[str, str]:
-    """Return the person's identity for commits; `cuggino` where git knows none."""
+    """Return the person's identity for commits; `cuggino` if git knows none."""
     found: dict[str, str] = {}
-    for who in ("AUTHOR", "COMMITTER"):
-        said = await run_git(repository, *SAFE, "var", f"GIT_{who}_IDENT")
-        known = re.match(r"(.*) <(.*)> \d+ [+-]\d+$", os.fsdecode(said.stdout).strip())
+    for kind in ("AUTHOR", "COMMITTER"):
+        printed = await run_git(repository, *SAFE, "var", f"GIT_{kind}_IDENT")
+        known = re.match(r"(.*) <(.*)> \d+ [+-]\d+$", os.fsdecode(printed.stdout).strip())
         name, email = known.groups() if known is not None else NOBODY
-        found |= {f"GIT_{who}_NAME": name, f"GIT_{who}_EMAIL": email}
+        found |= {f"GIT_{kind}_NAME": name, f"GIT_{kind}_EMAIL": email}
     return found
 
 
@@ -129,7 +129,7 @@ def secret_name(reference: str) -> str:
 
 
 def launcher(words: Sequence[str], sandbox: Sandbox, home: Path | None = None) -> tuple[str, ...]:
-    """Return `spawn.launcher` with `{sandbox}` and `{home}` replaced by the sandbox's folder and the person's home."""
+    """Return `spawn.launcher` with `{sandbox}` and `{home}` replaced by the sandbox's folder and the home directory."""
     places = {"{sandbox}": str(sandbox.folder), "{home}": str(home or Path.home())}
     pattern = re.compile("|".join(map(re.escape, places)))
     return tuple(pattern.sub(lambda found: places[found[0]], word) for word in words)

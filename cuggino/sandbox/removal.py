@@ -1,7 +1,7 @@
-"""Remove a sandbox: never uncommitted work, never a commit that exists nowhere else, unless forced.
+"""Remove a sandbox; unless forced, never uncommitted work, and never a commit that exists nowhere else.
 
-What may go is decided and recorded before the first step, so that a removal that was killed is finished as it was
-decided. Commits that reached the branch since then stay.
+The decision is stored before the first step, so that a later command finishes a removal that was killed. Commits that
+reached the branch since then stay.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SHOWN = 10
 async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
     """Remove folder, worktree and branch; the record stays, as removed.
 
-    SandboxError, and nothing is removed, where something is not committed, or in no branch but the sandbox's, nor
-    pushed; with `force` that is lost. A sandbox whose folder was deleted by hand, or that was half made or half
-    removed, is removed as far as it is there.
+    Unless `force` is set, raise SandboxError before anything is removed if work is uncommitted, or is neither pushed
+    nor on another branch. What is left of a sandbox that was partly made, partly removed, or whose folder was deleted
+    by hand, is removed.
     """
     record = find(project, sandbox.id)
     if record is not None and record.stage is SandboxStage.REMOVING:
@@ -60,16 +60,18 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
 
 
 async def finish_removal(project: Project, sandbox: Sandbox, *, tip: str | None) -> SandboxRecord:
-    """Remove the sandbox, whose work is in safety, with its branch if that is at `tip`; with None the branch stays, and
-    the sandbox is home. What is to go is written down first; from there it can be done again."""
+    """Remove the sandbox without further checks, and its branch if that is at `tip`; with None the branch stays.
+
+    Return the new record. Can be repeated: the decision is stored first.
+    """
     save(project, sandbox, SandboxStage.REMOVING, tip=tip)
     await remove_tree(sandbox, tip=tip)
     stays = tip is None and await _branch_tip(sandbox) is not None
-    return save(project, sandbox, SandboxStage.HOME if stays else SandboxStage.REMOVED)
+    return save(project, sandbox, SandboxStage.INTEGRATED if stays else SandboxStage.REMOVED)
 
 
 async def uncommitted(sandbox: Sandbox) -> list[str]:
-    """What is in the sandbox's tree and not on its branch, relative to the top of the tree."""
+    """Return the paths of all changes in the sandbox that are not committed, relative to the top of its tree."""
     head = await _head(sandbox)
     if not sandbox.folder.is_dir() or head is None:
         return []
@@ -82,7 +84,7 @@ async def uncommitted(sandbox: Sandbox) -> list[str]:
 
 
 async def is_elsewhere(sandbox: Sandbox, commit: str) -> bool:
-    """Whether a commit is reached from something that stays: another branch, a remote's branch, a tag."""
+    """Return whether a commit is reachable from another branch, a remote's branch or a tag."""
     if commit == sandbox.base:
         return True
     listed = await git_output(sandbox.common_dir, *SAFE, "for-each-ref", "--format=%(refname)", "--contains", commit)
@@ -102,7 +104,7 @@ async def _branch_tip(sandbox: Sandbox) -> str | None:
 
 
 async def _head(sandbox: Sandbox) -> str | None:
-    """What is checked out in the sandbox: an agent may have left the branch."""
+    """Return the commit that is checked out in the sandbox: an agent may have left the branch."""
     if not sandbox.git_dir.is_dir() or not sandbox.folder.is_dir():
         return None
     return await resolve(sandbox, "HEAD")
@@ -114,13 +116,13 @@ async def _head(sandbox: Sandbox) -> str | None:
 async def remove_tree(sandbox: Sandbox, *, tip: str | None) -> None:
     """Remove the folder, git's worktree entry, and the branch if it is still at `tip` and not checked out elsewhere.
 
-    Looks at nothing first: the caller has. Can be repeated; the entry by which the rest is found goes last.
-    Raises SandboxError if something cannot be removed.
+    Checks nothing first. Can be repeated: git's entry, by which the rest is found, is removed after the folder.
+    Raise SandboxError if something cannot be removed.
     """
     for folder in (sandbox.folder, sandbox.jail_home):
         await trio.to_thread.run_sync(_delete_folder, folder, abandon_on_cancel=False)
     with contextlib.suppress(OSError):
-        sandbox.folder.parent.rmdir()  # if it was the last one
+        sandbox.folder.parent.rmdir()  # if it is empty now
     async with repository_lock(sandbox.common_dir):
         if sandbox.git_dir.is_dir():
             await _remove_worktree(sandbox)
@@ -132,13 +134,15 @@ async def remove_tree(sandbox: Sandbox, *, tip: str | None) -> None:
 
 
 async def _remove_worktree(sandbox: Sandbox) -> None:
-    """By its name, which is unique: its folder is gone, and may have been for long."""
+    """Remove git's worktree entry by its unique name, since the folder does not exist any more."""
     if sandbox.git_dir.parent.name != "worktrees" or sandbox.git_dir.name != sandbox.id:
         raise SandboxError(f"{sandbox.git_dir} is not this sandbox's own git directory.")
     try:
         await git_output(sandbox.common_dir, *SAFE, "worktree", "remove", "--force", "--force", sandbox.id)
     except GitError:
-        await trio.to_thread.run_sync(_delete_folder, sandbox.git_dir, abandon_on_cancel=False)  # it was half made
+        await trio.to_thread.run_sync(
+            _delete_folder, sandbox.git_dir, abandon_on_cancel=False
+        )  # it was only partly made
 
 
 async def _checked_out(sandbox: Sandbox) -> bool:
@@ -147,12 +151,12 @@ async def _checked_out(sandbox: Sandbox) -> bool:
 
 
 def _delete_folder(folder: Path) -> None:
-    """With all below; no link is followed. Folders that nobody may write to, as caches have them, are made writable."""
+    """Delete a folder tree without following links. Read-only folders, as in caches, are made writable first."""
     if folder.is_symlink():
         folder.unlink()
         return
 
-    def again(function: Callable[[str], Any], path: str, error: BaseException) -> None:
+    def unlock(function: Callable[[str], Any], path: str, error: BaseException) -> None:
         if isinstance(error, FileNotFoundError):
             return
         for place in (Path(path).parent, Path(path)):
@@ -165,8 +169,8 @@ def _delete_folder(folder: Path) -> None:
 
     try:
         if sys.version_info >= (3, 12):
-            shutil.rmtree(folder, onexc=again)
+            shutil.rmtree(folder, onexc=unlock)
         else:
-            shutil.rmtree(folder, onerror=lambda function, path, info: again(function, path, info[1]))
+            shutil.rmtree(folder, onerror=lambda function, path, info: unlock(function, path, info[1]))
     except OSError as error:
         raise SandboxError(f"{error.filename or folder} cannot be removed: {error.strerror}.") from error

@@ -1,6 +1,6 @@
-"""Secrets of a sandbox: read from where their references lead, and redacted from everything that is written.
+"""Read the secrets of a sandbox, and redact them from everything that cuggino writes.
 
-A value is looked for as it is, and as JSON, base64, percent-encoding and UTF-16 would show it.
+A value is found as it is, and in JSON, base64, percent-encoding and UTF-16.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cuggino.files import write_atomic
 
 MASK = "***"
 SHORTEST = 4
-"""Characters of the shortest secret: a shorter one could not be distinguished from other text."""
+"""Minimum characters of a secret: a shorter one could not be distinguished from other text."""
 _ENCODED = 8
-"""Shorter values are looked for as they are only: their other forms could be anything."""
+"""Minimum characters of a value that is also searched in its encoded forms; shorter ones could be anything."""
 
 _E = TypeVar("_E", bound=Event)
 _S = TypeVar("_S", str, bytes)
@@ -33,10 +33,10 @@ _Bytes: TypeAlias = bytes
 def read_secrets(
     references: Iterable[str], allowed: Iterable[str], environment: Mapping[str, str], root: Path
 ) -> dict[str, str]:
-    """Return the values of the references that are allowed (`spawn.secrets`); ignore the others.
+    """Return the values of those references that are allowed by `spawn.secrets`.
 
-    `env:NAME` is a variable of `environment`; `file:PATH` a file, relative to `root`, without its final line break.
-    Raises SandboxError, naming the reference and never a value, if one is missing or too short.
+    `env:NAME` is a variable of `environment`; `file:PATH` is a file, relative to `root`, without its final line break.
+    Raise SandboxError, which names the reference and never the value, if one is missing or too short.
     """
     granted = set(allowed)
     return {it: _value(it, environment, root) for it in dict.fromkeys(references) if it in granted}
@@ -58,11 +58,11 @@ def _value(reference: str, environment: Mapping[str, str], root: Path) -> str:
     return value
 
 
-# ---- taking them out --------------------------------------------------------------------------
+# ---- redaction --------------------------------------------------------------------------------
 
 
 class Redaction:
-    """Replace every secret with `***`. Where values overlap in a text, the whole overlap is replaced."""
+    """Replaces every secret with `***`. Where values overlap in a text, the whole overlap is replaced."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._texts = sorted({form for value in values for form in _forms(value)}, key=lambda it: (-len(it), it))
@@ -88,7 +88,7 @@ class Redaction:
         return len(self._bytes[0]) if self._bytes else 0
 
     def event(self, event: _E) -> _E:
-        """Return the event without secrets, however deeply nested; the same object if it holds none."""
+        """Return the event without secrets at any depth; the same object if it holds none."""
         found: _E = self._deep(event)
         return found
 
@@ -148,7 +148,7 @@ def _between(text: _S, forms: Sequence[_S]) -> list[tuple[int, int]]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a secret, each longer line of it, and what they look like when encoded."""
+    """Return the secret and each longer line of it, as they are and encoded."""
     forms = {value} - {""}
     for part in {value, *(line.strip() for line in value.splitlines())}:
         if len(part) >= _ENCODED:
@@ -159,7 +159,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _base64(data: bytes) -> set[str]:
-    """Return its encodings at each of the three alignments in something longer, without the characters around it."""
+    """Return the encodings at all three alignments within longer data, without the characters that depend on it."""
     found = set()
     for shift in range(3):
         padded = bytes(shift) + data

@@ -1,4 +1,4 @@
-"""What a spawn works with. The parts that wait for the world are ports: tests give others."""
+"""What a spawn works with. Time, chance and the person are ports, so that tests can replace them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cuggino.sandbox.confine import SandboxContext
 
 Permission: TypeAlias = Literal["allow", "deny", "allow all", "stop"]
 
-Ask: TypeAlias = Callable[[str], Awaitable[Permission]]
-"""Asks the person about one denied permission."""
+AskPermission: TypeAlias = Callable[[str], Awaitable[Permission]]
+"""Asks the person one question about a denied permission."""
 
 
 class SpawnContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a spawn works with."""
+    """What the phases of a spawn share."""
 
     sandboxes: SandboxContext
     now: Callable[[], datetime]
     random: Random
     sleep: Callable[[float], Awaitable[None]]
-    ask: Ask | None = None
-    """None if there is no terminal."""
+    ask: AskPermission | None = None
+    """None without a terminal."""
 
     @property
     def project(self) -> Project:

@@ -1,7 +1,7 @@
-"""What a task's agent may do: from a person's file, from an agent that has looked at the task, or the default.
+"""Find the manifest of a task: from a person's file, from an agent that has read the task, or the default.
 
-The agent that looks has only its eyes: a manifest of its own lets it read and nothing else. Its answer is a wish list;
-what it wishes beyond the bounds has no effect.
+The evaluating agent is read-only, by a manifest of its own. Its answer is a request: whatever exceeds the bounds has
+no effect.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from cuggino.spawn.task import SpawnFiles, Task
 
 Source: TypeAlias = Literal["file", "evaluation", "default"]
 
-LONGEST = 300.0
-"""Seconds until the default manifest is taken."""
+TIMEOUT = 300.0
+"""Seconds for the evaluation; then the default manifest is used."""
 
 _Pattern = Annotated[
     str,
@@ -47,11 +47,11 @@ _Command = Annotated[str, Meta(pattern=r"\A[^\0]*[^\s\0][^\0]*\Z", description='
 _Secret = Annotated[
     str, Meta(pattern=r"\A(env:[A-Za-z_]\w*|file:[^\0]*[^\s\0][^\0]*)\Z", description='"env:NAME" or "file:PATH"')
 ]
-_Variables = Annotated[dict[str, str], Meta(description="an object of names and texts")]
+_Variables = Annotated[dict[str, str], Meta(description="an object of names and values")]
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A manifest as it is written by others, checked piece by piece."""
+class _ManifestFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A manifest that a person or an agent wrote; every value is checked."""
 
     readable_paths: tuple[_Pattern, ...] = ("**",)
     writable_paths: tuple[_Pattern, ...] = ("**",)
@@ -67,49 +67,49 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         return SandboxManifest(**{name: getattr(self, name) for name in names})
 
 
-class _WithPrompt(_Written, frozen=True, kw_only=True):
+class _AnswerWithPrompt(_ManifestFile, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="the task in AISP notation")] = ""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """`prompt` is None where none was asked for."""
+    """A valid answer. `prompt` is None if it was not asked for."""
 
     manifest: SandboxManifest
     prompt: str | None = None
 
 
 def read_manifest(data: bytes, where: str) -> SandboxManifest:
-    """A person's file; ConfigError if it cannot be taken."""
-    return strict_json.decode(data, _Written, where).manifest
+    """Return the manifest in a person's file. Raise ConfigError if it is not valid."""
+    return strict_json.decode(data, _ManifestFile, where).manifest
 
 
 def parse_answer(text: str, *, aisp: bool = False) -> Evaluation | str:
-    """An evaluator's answer, alone or in a code block; or what is wrong with it."""
+    """Return an evaluator's answer, which may be in a code block, or the reason why it is not valid."""
     fenced = re.fullmatch(r"```(?:json)?\s*\n(.*?)\n\s*```", text.strip(), re.DOTALL)
     data = (fenced[1] if fenced else text).encode(errors="replace")
     try:
         if not aisp:
-            return Evaluation(strict_json.decode(data, _Written, "your answer").manifest)
-        decoded = strict_json.decode(data, _WithPrompt, "your answer")
+            return Evaluation(strict_json.decode(data, _ManifestFile, "your answer").manifest)
+        decoded = strict_json.decode(data, _AnswerWithPrompt, "your answer")
     except ConfigError as error:
         return str(error)
     if not decoded.prompt.strip():
-        return "your answer: has no `prompt`."
+        return "your answer: `prompt` is missing."
     return Evaluation(decoded.manifest, decoded.prompt)
 
 
 async def evaluate(
     context: SpawnContext, task: Task, files: SpawnFiles, send: Send
 ) -> tuple[SandboxManifest, Source, str]:
-    """Ask an agent what the task needs: once more if its answer is no manifest, and then the default is taken.
+    """Ask an agent which manifest the task needs, and a second time if its answer is not valid.
 
-    Also returned: where the manifest is from, and what the worker is to be told, which is the person's own words but
-    for AISP. Raises LlmSessionError if there is no such agent here, or no login.
+    Return the manifest, or else the default one, where it is from, and the worker's prompt: the person's own words,
+    unless AISP was requested. Raise LlmSessionError if the agent is not installed or not logged in.
     """
     config, root = context.config, context.project.root
     write_atomic(files.request, task.prompt.encode(errors="replace"))
-    answer: Evaluation | str = f"it took longer than {LONGEST:.0f} s"
-    with trio.move_on_after(LONGEST):
+    answer: Evaluation | str = f"it took longer than {TIMEOUT:.0f} s"
+    with trio.move_on_after(TIMEOUT):
         try:
             answer = await _ask(context, task, files, send)
         except LlmSessionError as error:
@@ -117,17 +117,18 @@ async def evaluate(
                 raise
             answer = error.message
     if isinstance(answer, str):
-        await send(SystemMessage(text=f"The evaluation gave no manifest, so the default one is used: {answer}"))
+        await send(SystemMessage(text=f"The evaluation failed, so the default manifest is used: {answer}"))
         return default_manifest(root, config), "default", task.prompt
-    manifest, left_out = _possible(answer.manifest, config)
-    if left_out:
-        await send(SystemMessage(text=f"The evaluation asked for what is not granted: {', '.join(left_out)}"))
+    manifest, refused = _grant(answer.manifest, config)
+    if refused:
+        await send(
+            SystemMessage(text=f"The evaluation asked for secrets that spawn.secrets lacks: {', '.join(refused)}")
+        )
     return manifest, "evaluation", answer.prompt or task.prompt
 
 
 async def _ask(context: SpawnContext, task: Task, files: SpawnFiles, send: Send) -> Evaluation | str:
-    words = _prompt(context.config, files.request, aisp=task.aisp)
-    bounds = context.sandboxes.bounds
+    prompt = _prompt(context.config, files.request, aisp=task.aisp)
     inspecting = SandboxManifest(
         writable_paths=(), allowed_tools=("Read", "Glob", "Grep", "Bash"), allowed_commands=READING_COMMANDS
     )
@@ -135,69 +136,69 @@ async def _ask(context: SpawnContext, task: Task, files: SpawnFiles, send: Send)
     options = AgentOptions(
         role=Role.EVALUATOR,
         cwd=context.project.root,
-        prompt=words.task,
+        prompt=prompt.task,
         output=files.output("evaluator"),
-        system_prompt=words.standing,
+        system_prompt=prompt.standing,
         session_id=conversation,
         model=task.model,
         environment=build_environment(context.agent.login_environment, inspecting, {}, context.sandboxes.environment),
-        permits=Permits(manifest=inspecting, bounds=bounds),
+        permits=Permits(manifest=inspecting, bounds=context.sandboxes.bounds),
     )
     try:
-        said, conversation = await _said(context.agent, options, send)
-        answer = parse_answer(said, aisp=task.aisp)
+        text, conversation = await _run(context.agent, options, send)
+        answer = parse_answer(text, aisp=task.aisp)
         if not isinstance(answer, str):
             return answer
-        shown = answer.replace("@", "(at)")  # with an `@` claude would put a file in its place
-        again = msgspec.structs.replace(
+        problem = answer.replace("@", "(at)")  # claude would replace `@path` with that file
+        second = msgspec.structs.replace(
             options,
-            prompt=f"That cannot be used: {shown}\nAnswer with the JSON object, and with nothing else.",
+            prompt=f"That answer is not valid: {problem}\nAnswer with the JSON object and nothing else.",
             output=files.output("evaluator.again"),
             session_id=None,
             resume_session_id=conversation,
         )
-        said, conversation = await _said(context.agent, again, send)
-        return parse_answer(said, aisp=task.aisp)
+        text, conversation = await _run(context.agent, second, send)
+        return parse_answer(text, aisp=task.aisp)
     finally:
         for output in (files.output("evaluator"), files.output("evaluator.again")):
             delete_output(output)
         context.agent.delete_conversation(conversation, cwd=options.cwd, environment=options.environment or {})
 
 
-async def _said(agent: Agent, options: AgentOptions, send: Send) -> tuple[str, str]:
-    """What the agent says after its last tool, and its own name of the conversation."""
-    said: list[str] = []
+async def _run(agent: Agent, options: AgentOptions, send: Send) -> tuple[str, str]:
+    """Return the agent's text after its last tool, and its own name of the conversation."""
+    texts: list[str] = []
 
     async def listen(event: Event) -> None:
         if isinstance(event, AgentMessage):
-            said.append(event.text)
+            texts.append(event.text)
         elif isinstance(event, ToolCall):
-            said.clear()
+            texts.clear()
         await send(event)
 
     result = await agent.spawn(options, listen)
     name = result.session_id or options.session_id or options.resume_session_id or ""
-    return "".join(said) or result.final_text, name
+    return "".join(texts) or result.final_text, name
 
 
 def _prompt(config: Config, request: Path, *, aisp: bool) -> Prompt:
-    rewriting = (
+    rewrite = (
         "One more key, `prompt`: the task, rewritten in AISP notation (a formal notation with blocks for meta, types, "
         "rules and goals), without adding or leaving out any requirement.\n"
     )
     values = {
         "request": str(request),
-        "secrets": ", ".join(config.spawn.secrets) or "(it is empty: there are none)",
+        "secrets": ", ".join(config.spawn.secrets) or "(the list is empty)",
         "extra": ', "prompt": "…"' if aisp else "",
-        "aisp": rewriting if aisp else "",
+        "aisp": rewrite if aisp else "",
     }
     return fill(Role.EVALUATOR, values)
 
 
-def _possible(wish: SandboxManifest, config: Config) -> tuple[SandboxManifest, tuple[str, ...]]:
-    """The wish with what every task may, and without the secrets that nobody grants; and which those are."""
-    secrets = tuple(secret for secret in wish.secrets if secret in config.spawn.secrets)
-    left_out = tuple(secret for secret in wish.secrets if secret not in secrets)
-    commands = (*wish.allowed_commands, *READING_COMMANDS, *configured(config))
-    manifest = msgspec.structs.replace(wish, secrets=secrets, allowed_commands=tuple(dict.fromkeys(commands)))
-    return manifest, left_out
+def _grant(wanted: SandboxManifest, config: Config) -> tuple[SandboxManifest, tuple[str, ...]]:
+    """Add the commands that every task may run, and remove the secrets that nobody listed; return those, too."""
+    secrets = tuple(secret for secret in wanted.secrets if secret in config.spawn.secrets)
+    refused = tuple(secret for secret in wanted.secrets if secret not in secrets)
+    commands = (*wanted.allowed_commands, *READING_COMMANDS, *configured(config))
+    manifest = msgspec.structs.replace(wanted, secrets=secrets, allowed_commands=tuple(dict.fromkeys(commands)))
+    return manifest, refused

@@ -1,4 +1,4 @@
-"""Settle what a spawn's agent did, integrate it, and describe what came of it for the report."""
+"""Settle and integrate the work of a spawn's agent, and describe the result for the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cuggino.spawn.task import SpawnRecord, Task
 
 
 class SpawnIntegration(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report says about it. `problem`: why the work is not integrated; it is kept then."""
+    """What the report says about the integration. `problem`: why the work was kept instead."""
 
     pull_request: tuple[int, str] | None = None
     branch: str | None = None
@@ -33,7 +33,7 @@ class SpawnIntegration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def settle_only(confinement: Confinement, record: SpawnRecord) -> SpawnIntegration:
-    """Put the work so far on the branch, and keep the branch."""
+    """Commit the work so far on the branch, and keep the branch."""
     sandbox = confinement.sandbox
     await undo(sandbox)
     settled = await settle(sandbox, confinement.permits, _message(confinement, record))
@@ -43,7 +43,7 @@ async def settle_only(confinement: Confinement, record: SpawnRecord) -> SpawnInt
 
 
 async def integrate_spawn(confinement: Confinement, record: SpawnRecord, send: Send) -> SpawnIntegration:
-    """Settle the work, and integrate it. Can be repeated after a crash. Raises GitError, GitHubError, SandboxError."""
+    """Settle the work, then integrate it. Can be repeated. Raise GitError, GitHubError or SandboxError."""
     sandbox, redaction = confinement.sandbox, confinement.redaction
     project, config = confinement.context.project, confinement.context.config
     await undo(sandbox)  # a merge that was killed halfway is not the agent's work
@@ -78,7 +78,7 @@ async def integrate_spawn(confinement: Confinement, record: SpawnRecord, send: S
 
 
 def limits(task: Task) -> ActivityLimits:
-    """Return the limits that the person gave on the command line."""
+    """Return the time limits of the command line."""
     return ActivityLimits(
         idle=task.idle_timeout,
         total=task.total_timeout,

@@ -1,7 +1,7 @@
-"""What an agent has done so far, and whether it still does something.
+"""Count what an agent does, and stop it at its timeouts.
 
-The counting is a fold over events; the timeouts are deadlines of a scope, so that an agent is noticed that says
-nothing at all.
+Counting is a fold over events. The timeouts are deadlines of a cancel scope, so an agent that prints nothing at all is
+stopped, too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from cuggino.agents.retry import IdleTimeout
 from cuggino.events import Event, ProgressState, ProgressUpdate, Send
 
 UPDATES = 5.0
-"""Seconds between two ProgressUpdate at the least."""
+"""Minimum seconds between two ProgressUpdate events."""
 
 LAST_LINES = 50
-"""Lines of an agent's output that the report of a timeout shows."""
+"""How many lines of an agent's output the report of a timeout shows."""
 
 _READING = frozenset({"read", "glob", "grep", "read_file", "read_many_files", "search_file_content", "view", "list"})
 _WRITING = frozenset({"write", "edit", "multiedit", "notebookedit", "write_file", "replace", "patch", "file_change"})
@@ -31,7 +31,7 @@ _COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 
 
 def advance(state: ProgressState, event: Event, at: datetime) -> ProgressState:
-    """The state after one more event. Pure."""
+    """Return the state after one more event. Pure."""
     changes: dict[str, object] = {"last_activity": at}
     match event:
         case events.ToolCall():
@@ -64,7 +64,7 @@ def _lines(text: str) -> int:
 
 
 class Monitor:
-    """Sees every event of a spawn's agent on its way. Its counts and the total time go on over all attempts."""
+    """Passes on every event of a spawn's agent. Counts and total time continue across attempts."""
 
     def __init__(self, *, idle: float, total: float, now: Callable[[], datetime], send: Send) -> None:
         """`idle` and `total` in seconds."""
@@ -83,21 +83,21 @@ class Monitor:
         return tuple(self._last)
 
     def begin(self) -> trio.CancelScope:
-        """Another attempt: a scope for it, which ends when the agent is silent too long or the time is used up."""
+        """Return a scope for one attempt, which is cancelled when the agent is idle for too long or its time is up."""
         self.activity = self._begin()
         return self.activity.scope
 
     @property
     def timeout(self) -> events.SpawnStatus:
-        """Which of the two timeouts ended the last attempt, or the pause after it."""
+        """The timeout that ended the last attempt, or the pause after it."""
         return "idle-timeout" if isinstance(self.activity.verdict(), IdleTimeout) else "total-timeout"
 
     def pause(self) -> trio.CancelScope:
-        """A scope for a wait between two attempts: it ends when the time is used up."""
+        """Return a scope for a wait between two attempts. It is cancelled when the time is used up."""
         return trio.CancelScope(deadline=self._ends)
 
     async def see(self, event: Event) -> None:
-        """The agent did something. A PingEvent says only that it lives."""
+        """Count an event of the agent, and pass it on. A PingEvent only shows that the agent is alive."""
         self.state = advance(self.state, event, self._now())
         match event:
             case events.AgentMessage():
@@ -106,7 +106,7 @@ class Monitor:
                 self._last.append(f"▶ {event.name}")
             case events.ToolResult():
                 self._last += event.output.splitlines()[-LAST_LINES:]
-        if self.activity.scope.cancel_called:  # its last words, while it is being stopped: they move no deadline
+        if self.activity.scope.cancel_called:  # the agent is being stopped: too late to move the deadline
             await self._send(event)
         else:
             await self.activity.pass_on(event)
@@ -114,8 +114,8 @@ class Monitor:
             self._updated = trio.current_time()
             await self._send(ProgressUpdate(state=self.state))
 
-    async def tell(self, event: Event) -> None:
-        """An event of ours that counts."""
+    async def report(self, event: Event) -> None:
+        """Count and send an event that is not the agent's own."""
         self.state = advance(self.state, event, self.state.last_activity)
         await self._send(event)
 

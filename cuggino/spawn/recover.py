@@ -1,7 +1,6 @@
-"""What follows from a denied tool: the smallest change of the manifest that allows it, or the reason why there is none.
+"""Recover from denied tools: the smallest change of the manifest that allows each, or the reason why there is none.
 
-Pure but for looking at where links in the sandbox lead. A denial is what the agent's protocol says is one; its words
-are never looked at.
+Pure, except for following links in the sandbox. Only the agent's protocol says what was denied, never its text.
 """
 
 from __future__ import annotations
@@ -32,19 +31,30 @@ _CALLED = {
     **dict.fromkeys(("multiedit", "replace", "patch", "applypatch"), "Edit"),
     **dict.fromkeys(("shell", "runshellcommand", "commandexecution"), "Bash"),
 }
-"""What programs call a tool → what it is called in a manifest, where that is another word."""
+"""A program's name for a tool → the manifest's name, where they differ."""
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path")
-"""The names that programs have for a tool's path."""
+"""The keys of a tool's input that hold a path, in all programs."""
 
 _WRITES = {**dict.fromkeys(("touch", "mkdir", "rm", "rmdir", "mv", "tee"), 0), "cp": -1, "ln": -1}
-"""The programs that change what their arguments name → from which argument on."""
+"""Programs that write to the paths in their arguments → the index of the first such argument."""
 
 _DEVICES = re.compile(r"/dev/(null|zero|full|u?random|tty|std(in|out|err)|fd/\d+)")
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY")
 
 
+class FixRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether a denial can be fixed.
+
+    `folder` is the sandbox in which the agent works; `secrets` are the references that `spawn.secrets` lists.
+    """
+
+    bounds: Bounds
+    folder: Path
+    secrets: Sequence[str] = ()
+
+
 class Fix(msgspec.Struct, frozen=True):
-    """The manifest with which it is allowed, what is new in it as (field, value), and the same in words."""
+    """A manifest that allows what was denied. `added` is what is new in it, as (field, value)."""
 
     manifest: SandboxManifest
     added: tuple[tuple[str, str], ...]
@@ -52,13 +62,13 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class CannotFix(msgspec.Struct, frozen=True):
-    """No manifest would allow it, or none may."""
+    """No manifest allows it, or none may."""
 
     reason: str
 
 
-class Retry(msgspec.Struct, frozen=True):
-    """Go on in the same conversation with this manifest."""
+class Escalate(msgspec.Struct, frozen=True):
+    """Resume the conversation with this manifest."""
 
     manifest: SandboxManifest
     fixes: tuple[str, ...]
@@ -72,32 +82,30 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A person is to decide about each of these."""
+    """Ask the person about each of these."""
 
     fixes: tuple[tuple[Denial, Fix], ...]
 
 
-Decision: TypeAlias = Retry | Refuse | Ask
+Decision: TypeAlias = Escalate | Refuse | Ask
 
 
 def decide(
     strategy: Strategy,
     denials: Sequence[Denial],
     manifest: SandboxManifest,
-    rounds_used: int,
-    limit: int,
+    rules: FixRules,
     *,
-    bounds: Bounds,
-    folder: Path,
-    secrets_allowed: Sequence[str] = (),
+    rounds: int,
+    limit: int,
 ) -> Decision:
-    """What to do after an attempt in which there were denials. A round fixes all of them, or there is none.
+    """Return what to do after an attempt with denials: fix all of them, or none.
 
-    `limit` counts for `moderate` alone.
+    `rounds` is how many escalations there were; `limit` is the maximum, for `moderate` only.
     """
     fixes: dict[tuple[tuple[str, str], ...], tuple[Denial, Fix]] = {}
     for denial in denials:
-        match compute_fix(denial, manifest, bounds, folder, secrets_allowed):
+        match compute_fix(denial, manifest, rules):
             case Fix() as fix:
                 fixes.setdefault(fix.added, (denial, fix))
             case CannotFix() as cannot:
@@ -106,33 +114,28 @@ def decide(
         return Refuse("nothing was denied")
     if strategy == "interactive":
         return Ask(tuple(fixes.values()))
-    if strategy == "moderate" and rounds_used >= limit:
+    if strategy == "moderate" and rounds >= limit:
         return Refuse(f"the limit of permission escalations is reached ({limit})", limit_reached=True)
     new = [fix for _, fix in fixes.values()]
-    return Retry(with_fixes(manifest, new), tuple(fix.words for fix in new))
+    return Escalate(with_fixes(manifest, new), tuple(fix.words for fix in new))
 
 
 def with_fixes(manifest: SandboxManifest, fixes: Iterable[Fix]) -> SandboxManifest:
-    """The manifest with all that these fixes add, each thing once."""
+    """Return the manifest with everything that these fixes add, without duplicates."""
     for field, value in dict.fromkeys(added for fix in fixes for added in fix.added):
         if value not in (there := getattr(manifest, field)):
             manifest = msgspec.structs.replace(manifest, **{field: (*there, value)})
     return manifest
 
 
-_NO_CHANGE = "the manifest allows it already, and the agent's own rules deny it all the same"
+_NO_CHANGE = "the manifest allows it already, but the agent's own rules deny it"
 
 
-def compute_fix(
-    denial: Denial, manifest: SandboxManifest, bounds: Bounds, folder: Path, secrets_allowed: Sequence[str] = ()
-) -> Fix | CannotFix:
-    """The smallest change of the manifest that allows what was denied: this tool, this command, this path.
-
-    `folder` is the sandbox, in which the agent works; `secrets_allowed` are the references that `spawn.secrets` lists.
-    """
+def compute_fix(denial: Denial, manifest: SandboxManifest, rules: FixRules) -> Fix | CannotFix:
+    """Return the smallest change of the manifest that allows what was denied: this tool, this command, this path."""
     given = denial.input if isinstance(denial.input, Mapping) else {}
     kind = _plain(denial.tool)
-    if kind in {_plain(tool) for tool in bounds.tools}:
+    if kind in {_plain(tool) for tool in rules.bounds.tools}:
         return CannotFix(f"the tool {denial.tool} is denied in every sandbox")
     change = _Change(manifest)
     name = _CALLED.get(kind, denial.tool)
@@ -140,17 +143,17 @@ def compute_fix(
         change.add("allowed_tools", name, f"the tool {name}")
     problem: str | None = None
     if kind in _SHELL:
-        problem = _command(change, given.get("command"), bounds, folder, secrets_allowed)
+        problem = _add_command(change, given.get("command"), rules)
     elif kind in _READ or kind in _WRITE:
-        for path in _named(given):
-            problem = problem or _path(change, path, bounds, folder, writing=kind in _WRITE)
+        for path in _paths_of(given):
+            problem = problem or _add_path(change, path, rules, writing=kind in _WRITE)
     if problem is not None:
         return CannotFix(problem)
     return change.fix()
 
 
 class _Change:
-    """What is being added to a manifest."""
+    """Additions to a manifest."""
 
     def __init__(self, manifest: SandboxManifest) -> None:
         self.manifest = manifest
@@ -168,23 +171,23 @@ class _Change:
         return msgspec.structs.replace(alone, manifest=with_fixes(self.manifest, [alone]))
 
 
-def _command(change: _Change, command: Any, bounds: Bounds, folder: Path, secrets: Sequence[str]) -> str | None:
-    """Adds the command, and the secrets of the person's list that it names; or the reason why not."""
+def _add_command(change: _Change, command: Any, rules: FixRules) -> str | None:
+    """Add the command, and the listed secrets that it uses; or return the reason why not."""
     if not isinstance(command, str) or not command.strip():
-        return "it does not say which command"
+        return "its input holds no command"
     command = command.strip()
-    if bound := runs(command, bounds.commands):
+    if bound := runs(command, rules.bounds.commands):
         return f"the command runs `{bound}`, which spawn.neverAllow denies"
     if unknown_program(command):
-        return "the command runs a program whose name is not written in it"
-    for path, written in _paths_in(command, folder):
-        if reason := _forbidden(path, bounds, folder):
+        return "the command runs a program whose name is computed"
+    for path, written in _paths_in(command, rules.folder):
+        if reason := _forbidden(path, rules):
             return reason
         if written:
-            _path(change, path, bounds, folder, writing=True)
+            _add_path(change, path, rules, writing=True)
     for name in _variables(command, change.manifest):
         reference = f"env:{name}"
-        if reference in secrets:
+        if reference in rules.secrets:
             change.add("secrets", reference, f"the secret {reference}")
         elif _SECRET_NAME.search(name):
             return f"the secret {reference} is not in spawn.secrets"
@@ -194,47 +197,46 @@ def _command(change: _Change, command: Any, bounds: Bounds, folder: Path, secret
 
 
 def _allowed(patterns: Sequence[str], command: str) -> bool:
-    """As the programs see it: a pattern is for one command, and not for what that command writes by `>`."""
+    """As the agents' programs see it: a pattern allows one command, but no redirection to a file."""
     if any(literal(pattern) == command for pattern in patterns):
         return True
     writes = any(not _DEVICES.fullmatch(path) for each in simple_commands(command) or () for path in each.written)
     return not writes and all(allows(patterns, piece) for piece in pieces(command))
 
 
-def _path(change: _Change, path: str, bounds: Bounds, folder: Path, *, writing: bool) -> str | None:
-    """Adds the path; or the reason why not."""
-    inside = _inside(path, folder)
-    if inside is None:
-        return f"{path} is outside of the sandbox"
-    if writing and matches(bounds.paths, inside):
-        return f"{inside} may never be written to"
+def _add_path(change: _Change, path: str, rules: FixRules, *, writing: bool) -> str | None:
+    """Add the path, or return the reason why not."""
+    inside = _inside(path, rules.folder)
+    if inside is None or (writing and matches(rules.bounds.paths, inside)):
+        return _forbidden(path, rules)
     field = "writable_paths" if writing else "readable_paths"
     if not matches(getattr(change.manifest, field), inside):
-        if not _sayable(inside):
-            return f"{inside} has signs that stand for others in a pattern"
+        if re.search(r"[*?]", inside):
+            return f"{inside} contains wildcards, so a pattern would allow more than this path"
         change.add(field, inside, f"{'writing' if writing else 'reading'} {inside}")
     return None
 
 
-def _forbidden(path: str, bounds: Bounds, folder: Path) -> str | None:
-    inside = _inside(path, folder)
+def _forbidden(path: str, rules: FixRules) -> str | None:
+    """Return why no manifest may allow to write to the path."""
+    inside = _inside(path, rules.folder)
     if inside is None:
         return f"{path} is outside of the sandbox"
-    return f"{inside} may never be written to" if matches(bounds.paths, inside) else None
+    return f"{inside} may never be written to" if matches(rules.bounds.paths, inside) else None
 
 
 def _inside(path: str, folder: Path) -> str | None:
-    """The path below the sandbox, links followed; None if it leads out. "." is the sandbox itself."""
+    """Return the path relative to the sandbox, with links resolved; None if it is outside."""
     if "\0" in path or path.startswith("~"):
         return None
     try:
         return (folder / path).resolve().relative_to(folder.resolve()).as_posix()
-    except (ValueError, OSError, RuntimeError):  # a loop of links is no place inside
+    except (ValueError, OSError, RuntimeError):  # such as a loop of links
         return None
 
 
 def _paths_in(command: str, folder: Path) -> Iterator[tuple[str, bool]]:
-    """What looks like a path in the command, and whether it is written to, as far as that is plain."""
+    """Yield what looks like a path in the command, and whether the command plainly writes to it."""
     for simple in simple_commands(command) or ():
         arguments = [word for word in simple.words[1:] if not word.startswith("-")]
         written = {*simple.written, *arguments[_WRITES.get(simple.program, len(arguments)) :]}
@@ -249,13 +251,13 @@ def _paths_in(command: str, folder: Path) -> Iterator[tuple[str, bool]]:
 def _looks_like_path(word: str, folder: Path) -> bool:
     if word.startswith("~") or ".." in word.split("/"):
         return True
-    if word.startswith("/"):  # not the `/x/d` of a sed script
+    if word.startswith("/"):  # but not the `/x/d` of a sed script
         return Path(word).parent.is_dir()
     return len(word) < 4096 and (word.startswith(".") or (folder / word).is_symlink() or "/" in word)
 
 
 def _variables(command: str, manifest: SandboxManifest) -> list[str]:
-    """The variables that it uses, does not set itself and does not have yet."""
+    """Return the variables that the command uses, and that neither it nor the manifest sets."""
     used = re.findall(r"\$\{?([A-Za-z_]\w*)|\bprintenv\s+([A-Za-z_]\w*)", command)
     names = dict.fromkeys(name or printed for name, printed in used)
     have = {*manifest.environment, *(each.removeprefix("env:") for each in manifest.secrets)}
@@ -264,13 +266,8 @@ def _variables(command: str, manifest: SandboxManifest) -> list[str]:
     ]
 
 
-def _named(given: Mapping[str, Any]) -> list[str]:
+def _paths_of(given: Mapping[str, Any]) -> list[str]:
     return [value for name in _PATHS if isinstance(value := given.get(name), str) and value]
-
-
-def _sayable(path: str) -> bool:
-    """Whether a path is its own pattern."""
-    return not re.search(r"[*?]", path)
 
 
 def _plain(tool: str) -> str:

@@ -1,4 +1,4 @@
-"""What a person reads when a spawn is over: pure, from what is known to Markdown."""
+"""Render the report that a spawn ends with, as Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NAMES: dict[SpawnStatus, str] = {
     "success": "Success",
     "failed": "Failed",
     "idle-timeout": "Stopped: silent for too long",
-    "total-timeout": "Stopped: it took too long",
+    "total-timeout": "Stopped: took too long",
     "permission-denied": "Stopped: permission denied",
     "interrupted": "Interrupted",
 }
 
 
 class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, with the lines that came and went (None: it is binary), and a word on what changed."""
+    """A changed file. `added` and `removed` are numbers of lines, None for a binary file; `what` is one word."""
 
     path: str
     added: int | None
@@ -29,7 +29,7 @@ class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpawnReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a report tells. `place` is where its logs are; texts may hold anything an agent wrote."""
+    """The contents of a report. `folder` has the logs. Texts may contain anything that an agent wrote."""
 
     id: str
     title: str
@@ -41,7 +41,7 @@ class SpawnReport(msgspec.Struct, frozen=True, kw_only=True):
     changes: Sequence[ChangedFile] = ()
     summary: str = ""
     problem: str = ""
-    """Why it failed, and what to do."""
+    """Why it failed, and how to continue."""
     recovery: Sequence[str] = ()
     conflicts: Sequence[str] = ()
     left_out: Sequence[str] = ()
@@ -50,7 +50,7 @@ class SpawnReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_report(report: SpawnReport) -> str:
-    """Markdown. Sections that would be empty are left out, but for the logs."""
+    """Return the report as Markdown, without empty sections."""
     head = [
         f"## Spawn Complete: {_one_line(report.title)} (spawn-id: {report.id})",
         "",
@@ -63,7 +63,7 @@ def render_report(report: SpawnReport) -> str:
         head.append(f"**Branch:** {report.branch}")
     sections = [
         _section("Changes", [_change(change) for change in report.changes]),
-        _section("Not integrated", [f"- `{path}`: outside of what may be written" for path in report.left_out]),
+        _section("Not integrated", [f"- `{path}`: not in `writablePaths`" for path in report.left_out]),
         _section("Summary", report.summary.strip().splitlines()),
         _section("What went wrong", report.problem.strip().splitlines()),
         _section("Recovery", [f"- {line}" for line in report.recovery]),

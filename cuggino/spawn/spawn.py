@@ -1,7 +1,7 @@
-"""One task in a sandbox, from the request to the report: the phases, one after the other.
+"""Run one task in a sandbox, phase after phase, from the prompt to the report.
 
-Each phase leaves on disk what the next start needs: `cuggino spawn retry` resumes a spawn that was interrupted, timed
-out or died, in the same sandbox and the same conversation.
+Each phase stores its result, so that `cuggino spawn retry` can resume a spawn that was interrupted, timed out or was
+killed, in the same sandbox and the same conversation.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from cuggino.spawn.evaluate import Source, evaluate
 from cuggino.spawn.integration import integrate_spawn, settle_only
 from cuggino.spawn.report import SpawnReport, render_report
 from cuggino.spawn.task import SpawnFiles, SpawnRecord
-from cuggino.spawn.work import Keep, Work, Worked
+from cuggino.spawn.work import Work, WorkResult
 
-LAST_WORDS = 20.0
-"""Seconds in which the work of an interrupted spawn is committed and reported."""
+CLEANUP_TIMEOUT = 20.0
+"""Seconds to commit and report the work of an interrupted spawn."""
 
 _FILE: Source = "file"
 _EXIT_CODES: Mapping[SpawnStatus, int] = {
@@ -86,17 +86,17 @@ class Spawn:
         )
 
     async def run(self, given: SandboxManifest | None = None) -> int:
-        """Run all phases that are still to be done; return the exit code. SpawnCompleted is the last event, always.
+        """Run the phases that are left, and return the exit code. The last event is always SpawnCompleted.
 
-        A failure is in the report and the exit code, and is not raised. Cancelled, the agent is stopped, and its work
-        is committed on the sandbox's branch and reported, within LAST_WORDS.
+        A failure is reported, not raised. Cancelled, stop the agent, commit its work on the sandbox's branch, and
+        report, all within CLEANUP_TIMEOUT.
         """
         status: SpawnStatus = "failed"
         limit_reached = False
         code = 1
         try:
-            worked = await self._phases(given)
-            status, limit_reached = worked.status, worked.limit_reached
+            work = await self._phases(given)
+            status, limit_reached = work.status, work.limit_reached
         except (CugginoError, ExceptionGroup) as error:
             known = [leaf for leaf in leaves(error) if isinstance(leaf, CugginoError)]
             if len(known) < len(list(leaves(error))):
@@ -107,7 +107,7 @@ class Spawn:
             await self._keep_work()
         finally:
             stopped = trio.current_effective_deadline() == -math.inf
-            with trio.move_on_after(LAST_WORDS, shield=True):
+            with trio.move_on_after(CLEANUP_TIMEOUT, shield=True):
                 if stopped:
                     status = "interrupted"
                     await self._keep_work()
@@ -124,22 +124,17 @@ class Spawn:
 
     # ---- the phases
 
-    async def _phases(self, given: SandboxManifest | None) -> Worked:
+    async def _phases(self, given: SandboxManifest | None) -> WorkResult:
         self._files.clear()
         self._update()
         await self._check_feasible()
         manifest = await self._evaluate(given)
         sandbox = await self._provision()
         confinement = await self._confine(sandbox, manifest)
-        worked = await self._work(confinement)
-        self._report(
-            summary=worked.summary,
-            problem=worked.problem,
-            recovery=worked.recovery,
-            last_lines=worked.last_lines,
-        )
-        integrated = await self._integrate(sandbox, integrate=worked.status == "success")
-        return worked if integrated else msgspec.structs.replace(worked, status="failed")
+        work = await self._work(confinement)
+        self._report(summary=work.summary, problem=work.problem, recovery=work.recovery, last_lines=work.last_lines)
+        integrated = await self._integrate(sandbox, integrate=work.status == "success")
+        return work if integrated else msgspec.structs.replace(work, status="failed")
 
     async def _check_feasible(self) -> None:
         """Raise SandboxError, before any agent is asked, if there can be no sandbox for the task."""
@@ -159,34 +154,34 @@ class Spawn:
         return manifest
 
     async def _ask_evaluator(self) -> tuple[SandboxManifest, Source, str]:
-        """Ask a read-only agent; the tree is compared before and after."""
+        """Ask a read-only agent. Compare the tree before and after, since not every agent can be held to reading."""
         project = self._context.project
         git = Git(project.root, None, project.wip)
         before = await git.tree_fingerprint([project.state_dir])
-        found = await evaluate(self._context, self._record.task, self._files, self.send)
+        evaluated = await evaluate(self._context, self._record.task, self._files, self.send)
         if await git.tree_fingerprint([project.state_dir]) != before:
-            await self._say("The working tree changed during the evaluation, which may not change it.")
-        return found
+            await self._message("The working tree changed during the evaluation, which must not change anything.")
+        return evaluated
 
     async def _provision(self) -> Sandbox:
-        """Return the sandbox that exists already, or a new one."""
+        """Return the existing sandbox, or a new one. Raise SandboxError if it was removed."""
         task, project = self._record.task, self._context.project
         record = records.find(project, self._record.id)
-        if record is not None and record.stage is SandboxStage.MAKING:  # killed before anybody worked in it
+        if record is not None and record.stage is SandboxStage.MAKING:  # killed before an agent worked in it
             await remove_tree(record.sandbox, tip=record.sandbox.base)
         elif record is not None:
             if record.stage is SandboxStage.REMOVING:
                 record = await finish_removal(project, record.sandbox, tip=record.tip)
             if not record.exists:
-                at_home = record.stage is SandboxStage.HOME
+                kept = record.stage is SandboxStage.INTEGRATED
                 raise SandboxError(
                     f"The sandbox does not exist any more: {record.sandbox.folder}.",
-                    advice=f"Its work is on the branch {record.sandbox.branch}." if at_home else "",
+                    advice=f"Its work is on the branch {record.sandbox.branch}." if kept else "",
                 )
             return record.sandbox
-        if left_behind := await dirty(project, self._context.config.specs_path):
-            shown = ", ".join(left_behind[:5]) + (f" and {len(left_behind) - 5} more" if left_behind[5:] else "")
-            await self._say(f"The sandbox begins at a commit; your uncommitted changes are not in it: {shown}.")
+        if missing := await dirty(project, self._context.config.specs_path):
+            shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if missing[5:] else "")
+            await self._message(f"The sandbox starts from a commit, without your uncommitted changes: {shown}.")
         sandbox = await provision(project, self._context.config, base=task.base, title=task.title, id=self._record.id)
         await self.send(
             SandboxCreated(id=sandbox.id, path=str(sandbox.folder), branch=sandbox.branch, base=sandbox.base)
@@ -198,22 +193,19 @@ class Spawn:
         self._redaction = confinement.redaction
         return confinement
 
-    async def _work(self, confinement: Confinement) -> Worked:
-        """What an earlier run of this spawn finished is not done again."""
+    async def _work(self, confinement: Confinement) -> WorkResult:
+        """Run the agent, unless an earlier run of this spawn finished its work."""
         if self._record.status == "success":
-            return Worked(status="success", summary=self._record.summary)
+            return WorkResult(status="success", summary=self._record.summary)
         if lacks := self._context.agent.lacks:
-            await self._say(lacks)
-        keep = Keep(
-            manifest=lambda changed: self._update(manifest=changed),
-            conversation=lambda name: self._update(conversation=name),
-        )
+            await self._message(lacks)
         async with background() as left_running:
             if self._record.conversation is None:
                 await confinement.set_up(left_running, self.send)
             prompt = self._prompt(confinement.sandbox)
+            work = Work(self._context, self._record, confinement, prompt=prompt, save=self._update, send=self.send)
             try:
-                worked = await Work(self._context, self._record, confinement, prompt, keep, self.send).run()
+                worked = await work.run()
             except LlmSessionError:
                 await self._ended("failed")
                 raise
@@ -249,8 +241,6 @@ class Spawn:
                 self._report(summary="\n\n".join(filter(None, (self.report.summary, "Nothing was changed."))))
         return not integrated.problem
 
-    # ---- parts of phases
-
     def _prompt(self, sandbox: Sandbox) -> Prompt:
         config = self._context.config
         check = config.check_command or "(none is configured)"
@@ -258,7 +248,7 @@ class Spawn:
         return fill(Role.WORKER, {"task": self._record.prompt, "specs": specs, "check": check})
 
     async def _keep_work(self) -> None:
-        """Put what exists on the branch, after an interruption or a failure."""
+        """Commit the work so far on the branch, after an interruption or a failure."""
         record = records.find(self._context.project, self._record.id)
         if record is None or not record.exists or self._record.manifest is None:
             return
@@ -271,12 +261,12 @@ class Spawn:
             self._report(branch=kept.branch, changes=kept.changes, left_out=kept.left_out)
 
     async def _finish(self, status: SpawnStatus, code: int) -> None:
-        again = "" if status == "success" else f"To resume it: cuggino spawn retry {self._record.id}"
+        advice = "" if status == "success" else f"To resume it: cuggino spawn retry {self._record.id}"
         self._report(
             status=status,
             seconds=(self._context.now() - self._began).total_seconds(),
             cost=spent(self._usage),
-            problem="\n".join(filter(None, (self.report.problem, again))),
+            problem="\n".join(filter(None, (self.report.problem, advice))),
         )
         write_atomic(self._files.report, self.text)
         await self.send(SpawnCompleted(status=status, exit_code=code, report=str(self._files.report)))
@@ -284,7 +274,7 @@ class Spawn:
     # ---- reporting
 
     async def send(self, event: Event) -> None:
-        """Redacted, into the spawn's own log and on."""
+        """Redact the event, append it to the spawn's own log, and pass it on."""
         event = self._redaction.event(event)
         if isinstance(event, UsageReport):
             self._usage.append(event)
@@ -293,14 +283,14 @@ class Spawn:
             append(self._files.events, encoder.encode(line) + b"\n")
         await self._send_on(event)
 
-    async def _say(self, text: str) -> None:
+    async def _message(self, text: str) -> None:
         await self.send(SystemMessage(text=text))
 
     def _report(self, **more: object) -> None:
         self.report = msgspec.structs.replace(self.report, **more)
 
     def _update(self, **changes: object) -> None:
-        """Change the record, on disk at once; the manifest also as a file of its own, for people."""
+        """Change the record, on disk at once. The manifest has a file of its own for people, too."""
         self._record = msgspec.structs.replace(self._record, **changes)
         self._files.save(self._record)
         if self._record.manifest is not None:

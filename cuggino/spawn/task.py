@@ -1,26 +1,29 @@
-"""What a person handed over, and how far it has come: kept on disk, so that a spawn can be gone on with."""
+"""A spawn on disk: the task, how far it has come, and its files. A spawn can be resumed from these."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from cuggino import records
 from cuggino.config import BackendName, Integrate
-from cuggino.errors import NotFound, StorageError
 from cuggino.events import SpawnStatus
-from cuggino.files import DECODE_ERRORS, write_atomic
 from cuggino.manifest import SandboxManifest
 from cuggino.project import Project
 from cuggino.spawn.recover import Strategy
 
+T = TypeVar("T")
+
 TITLE = 72
-"""Characters of a prompt's first line that become the title."""
+"""Maximum characters of a title, which is the first line of the prompt."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What was asked for. Times in seconds."""
+    """The prompt and the options of `cuggino spawn`. Times are in seconds."""
 
     prompt: str
     agent: BackendName
@@ -40,26 +43,28 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class SpawnRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`.cuggino/spawns/<id>/spawn.json`. `status` is how the agent's work ended; None: it has not, or it died."""
+    """`.cuggino/spawns/<id>/spawn.json`. `status`: how the agent's work ended; None while it works, or if cuggino was
+    killed.
+    """
 
     id: str
     task: Task
     started_at: datetime
     prompt: str
-    """What the agent is told: the person's own words, unless the evaluation was asked to rewrite them."""
+    """The agent's prompt: the person's own words, unless the evaluation was asked to rewrite them."""
     manifest: SandboxManifest | None = None
     conversation: str | None = None
-    """The agent's own name of its conversation, if it has begun."""
+    """The agent's own name of its conversation, once that has begun."""
     status: SpawnStatus | None = None
     summary: str = ""
     integrated: bool = False
-    """Its work is where it was to go, or there was none."""
+    """The work is integrated, or nothing was changed."""
 
 
 class SpawnFiles:
-    """The folder of one spawn."""
+    """The directory of one spawn, `.cuggino/spawns/<id>/`, and the files in it."""
 
-    def __init__(self, project: Project, id: str) -> None:  # noqa: A002 - it is the id
+    def __init__(self, project: Project, id: str) -> None:  # noqa: A002
         self.folder = project.spawns / id
 
     @property
@@ -95,48 +100,31 @@ class SpawnFiles:
         return self.folder / "check.txt"
 
     def output(self, what: str) -> Path:
-        """Where an agent's raw output goes while it runs; it may hold secrets and is removed afterwards."""
+        """Return the file for an agent's raw output. It may hold secrets, and is deleted when the agent has ended."""
         return self.folder / f".{what}.out"
 
-    def make(self) -> None:
+    def create(self) -> None:
         self.folder.mkdir(0o700, exist_ok=True)
 
     def clear(self) -> None:
-        """Remove the raw output that a run has left that was killed."""
+        """Delete the raw output that a killed run left behind."""
         for path in self.folder.glob(".*"):
             path.unlink(missing_ok=True)
 
     def save(self, record: SpawnRecord) -> None:
-        write_atomic(self.record, msgspec.json.format(msgspec.json.encode(record)))
+        records.save(self.record, record)
 
 
-def load(project: Project, id: str) -> SpawnRecord:  # noqa: A002
-    """The record of a spawn. StorageError if it cannot be read."""
-    path = SpawnFiles(project, id).record
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SpawnRecord)
-    except (OSError, *DECODE_ERRORS) as error:
-        raise StorageError(f"The spawn's record {path} cannot be read: {error}") from error
+def all_records(project: Project) -> list[SpawnRecord]:
+    """Return the records of all spawns that can be read, oldest first."""
+    return records.load_all(project.spawns.glob("*/spawn.json"), SpawnRecord)
 
 
-def every(project: Project) -> list[SpawnRecord]:
-    """All spawns whose records can be read, oldest first."""
-    found = []
-    for path in sorted(project.spawns.glob("*/spawn.json")):
-        try:
-            found.append(load(project, path.parent.name))
-        except StorageError:
-            continue
-    return found
+def find(project: Project, prefix: str) -> SpawnRecord:
+    """Return the spawn whose ID starts with `prefix`. Raise NotFound if none or more than one does."""
+    return find_by_id(prefix, {record.id: record for record in all_records(project)})
 
 
-def find(project: Project, beginning: str) -> SpawnRecord:
-    """The one spawn whose id begins so. NotFound says what there is."""
-    matching = [record for record in every(project) if beginning and record.id.startswith(beginning)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise NotFound(
-            f"More than one spawn begins with {beginning}.", advice="\n".join(record.id for record in matching)
-        )
-    raise NotFound(f"There is no spawn {beginning!r} in {project.spawns}.", advice="See `cuggino spawn list`.")
+def find_by_id(prefix: str, spawns: Mapping[str, T]) -> T:
+    """Return the spawn whose ID starts with `prefix`. Raise NotFound if none or more than one does."""
+    return records.find(prefix, spawns, "spawn", list_command="cuggino spawn list")

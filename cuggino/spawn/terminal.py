@@ -1,4 +1,4 @@
-"""Asking the person in the terminal about one denied permission, while events go on being shown."""
+"""Ask the person in the terminal about one denied permission. Events are still shown meanwhile."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _LINE = 1024
 
 
 def has_terminal() -> bool:
-    """Whether there is somebody to ask, and a place to ask in."""
+    """Return whether stdin and stderr are terminals, so that a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
 
 
 async def ask_person(question: str) -> Permission:
-    """Until there is an answer that is one; the end of input is `stop`. Cancelled, it reads nothing more."""
+    """Ask until the answer is valid. The end of input counts as `stop`. Cancelled, it reads nothing more."""
     while True:
         print(f"\n{visible(question)}\n[a]llow, [d]eny, allow [all], [s]top: ", end="", file=sys.stderr, flush=True)
         await trio.lowlevel.wait_readable(sys.stdin.fileno())
-        line = os.read(sys.stdin.fileno(), _LINE)  # a terminal gives whole lines
+        line = os.read(sys.stdin.fileno(), _LINE)  # a terminal delivers whole lines
         if not line:
             return "stop"
         answer = _ANSWERS.get(line.decode(errors="replace").strip().lower())

@@ -1,4 +1,4 @@
-"""Execute, monitor, recover: the agent at its task, until it is done, or cannot or may not go on."""
+"""Run the agent on its task: execute, monitor, recover, until it is done, fails or may not continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cuggino.events import (
     SystemMessage,
     ToolCall,
 )
-from cuggino.manifest import TIME_FACTOR, SandboxManifest
+from cuggino.manifest import TIME_FACTOR
 from cuggino.roles import Role
 from cuggino.sandbox.confine import Confinement
 from cuggino.spawn import recover
@@ -31,15 +31,15 @@ from cuggino.spawn.context import SpawnContext
 from cuggino.spawn.monitor import Monitor
 from cuggino.spawn.task import SpawnRecord
 
-GO_ON = (
-    "What was denied to you before is allowed now, as far as it can be; what is denied again stays denied. "
-    "Try again what failed for that reason, and finish the task."
+CONTINUE = (
+    "What was denied to you before is allowed now, as far as possible; what is denied again stays denied. "
+    "Retry what failed for that reason, and finish the task."
 )
-RESUMED = "You were interrupted. Look at what is there, and finish the task."
+RESUME = "You were interrupted. Check what exists already, and finish the task."
 
 
-class Worked(msgspec.Struct, frozen=True, kw_only=True):
-    """How it went."""
+class WorkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent's work ended."""
 
     status: SpawnStatus
     limit_reached: bool = False
@@ -49,54 +49,47 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: Sequence[str] = ()
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """Stores what must survive a crash, as soon as it is known."""
-
-    manifest: Callable[[SandboxManifest], None]
-    conversation: Callable[[str], None]
-
-
 class Work:
-    """An agent at its task, run again with more permissions as the strategy allows."""
+    """The agent's work on the task, with more permissions in each round, as the strategy allows."""
 
     def __init__(
         self,
         context: SpawnContext,
         record: SpawnRecord,
         confinement: Confinement,
+        *,
         prompt: Prompt,
-        keep: Keep,
+        save: Callable[..., None],
         send: Send,
     ) -> None:
-        """`record.conversation`, if there is one, is resumed."""
+        """Resume `record.conversation`, if there is one. `save` stores changed fields of the record at once."""
         self._context = context
         self._task = record.task
         self._confinement = confinement
         self._prompt = prompt
-        self._keep = keep
+        self._save = save
         self._send = send
         self._conversation = record.conversation
         self._agent = confinement.agent(Role.WORKER)
-        self._words = prompt.task if record.conversation is None else RESUMED
+        self._instruction = prompt.task if record.conversation is None else RESUME
         self._message = ""
         self._recovery: list[str] = []
         total = self._task.total_timeout * TIME_FACTOR[confinement.manifest.complexity]
         self._monitor = Monitor(idle=self._task.idle_timeout, total=total, now=context.now, send=send)
         self._attempt = 0
 
-    async def run(self) -> Worked:
-        """Run the agent to its end.
+    async def run(self) -> WorkResult:
+        """Run the agent to its end. Raise LlmSessionError if it fails.
 
-        Raises LlmSessionError when the agent failed. Cancelled, nothing of it stays alive. No output file of it is
-        left in any case.
+        Cancelled, it leaves no process behind. Its output files are deleted in every case.
         """
         rounds = 0
         while True:
             result = await self._until_it_ends()
             if result is None:
-                return self._stopped()
-            denials = _each_once(result.denials)
-            worked = Worked(
+                return self._stopped_at_timeout()
+            denials = _unique(result.denials)
+            worked = WorkResult(
                 status="success", summary=self._message or result.final_text, recovery=tuple(self._recovery)
             )
             decision = await self._decide(denials, rounds) if denials else None
@@ -115,13 +108,13 @@ class Work:
             self._recovery += [f"round {rounds}: {words}" for words in decision.fixes]
             self._confinement = self._confinement.with_manifest(decision.manifest)
             self._agent = self._confinement.agent(Role.WORKER)
-            self._keep.manifest(decision.manifest)
-            self._words = GO_ON
+            self._save(manifest=decision.manifest)
+            self._instruction = CONTINUE
 
     # ---- the agent
 
     async def _until_it_ends(self) -> AgentResult | None:
-        """None: it was stopped for its time. A provider that is overloaded is waited for, within that time."""
+        """Return the result, or None after a timeout. Wait for an overloaded provider, within the same timeouts."""
         attempts = Attempts()
         while True:
             self._attempt += 1
@@ -140,9 +133,9 @@ class Work:
                         pause = (wait.until - self._context.now()).total_seconds()
                     case _:
                         raise
-            await self._send(SystemMessage(text=f"{why} Again in {pause:.0f} s."))
+            await self._send(SystemMessage(text=f"{why} Retrying in {pause:.0f} s."))
             if self._conversation is not None:
-                self._words = RESUMED
+                self._instruction = RESUME
             with self._monitor.pause() as scope:
                 await self._context.sleep(pause)
             if scope.cancelled_caught:
@@ -155,7 +148,7 @@ class Work:
         options = AgentOptions(
             role=Role.WORKER,
             cwd=self._confinement.sandbox.root,
-            prompt=self._words,
+            prompt=self._instruction,
             output=output,
             system_prompt=self._prompt.standing,
             session_id=name if fresh else None,
@@ -177,7 +170,7 @@ class Work:
         try:
             result = await self._agent.spawn(options, see)
         finally:
-            if spoke:  # however it ended, another process may go on with it
+            if spoke:  # however it ended, another process may resume it
                 self._converse(self._agent.own_name(name))
             delete_output(output)
         self._converse(result.session_id or self._agent.own_name(name))
@@ -186,55 +179,51 @@ class Work:
     def _converse(self, name: str) -> None:
         if self._conversation != name:
             self._conversation = name
-            self._keep.conversation(name)
+            self._save(conversation=name)
 
     # ---- what was denied
 
-    async def _decide(self, denials: Sequence[Denial], rounds: int) -> recover.Retry | recover.Refuse | None:
-        """None: the person lets all denials stand."""
-        secrets = self._context.config.spawn.secrets
-        folder, bounds = self._confinement.sandbox.root, self._context.sandboxes.bounds
-        for denial in denials:
-            fix = recover.compute_fix(denial, self._confinement.manifest, bounds, folder, secrets)
-            words = fix.words if isinstance(fix, recover.Fix) else None
-            await self._monitor.tell(events.PermissionError(error=said(denial), fix=words))
-        decision = recover.decide(
-            self._task.recovery,
-            denials,
-            self._confinement.manifest,
-            rounds,
-            self._task.max_escalations,
-            bounds=bounds,
-            folder=folder,
-            secrets_allowed=secrets,
+    async def _decide(self, denials: Sequence[Denial], rounds: int) -> recover.Escalate | recover.Refuse | None:
+        """Return None if the person accepts all denials."""
+        manifest = self._confinement.manifest
+        rules = recover.FixRules(
+            bounds=self._context.sandboxes.bounds,
+            folder=self._confinement.sandbox.root,
+            secrets=self._context.config.spawn.secrets,
         )
+        for denial in denials:
+            fix = recover.compute_fix(denial, manifest, rules)
+            words = fix.words if isinstance(fix, recover.Fix) else None
+            await self._monitor.report(events.PermissionError(error=summarize(denial), fix=words))
+        strategy, limit = self._task.recovery, self._task.max_escalations
+        decision = recover.decide(strategy, denials, manifest, rules, rounds=rounds, limit=limit)
         return await self._ask(decision) if isinstance(decision, recover.Ask) else decision
 
-    async def _ask(self, asked: recover.Ask) -> recover.Retry | recover.Refuse | None:
+    async def _ask(self, question: recover.Ask) -> recover.Escalate | recover.Refuse | None:
         assert self._context.ask is not None
         allowed: list[recover.Fix] = []
-        for number, (denial, fix) in enumerate(asked.fixes):
-            match await self._context.ask(f"{said(denial)}: {fix.words}?"):
+        for number, (denial, fix) in enumerate(question.fixes):
+            match await self._context.ask(f"{summarize(denial)}: {fix.words}?"):
                 case "allow":
                     allowed.append(fix)
                 case "allow all":
-                    allowed += [fix for _, fix in asked.fixes[number:]]
+                    allowed += [fix for _, fix in question.fixes[number:]]
                     break
                 case "stop":
                     return recover.Refuse("you stopped it")
         if not allowed:
             return None
         manifest = recover.with_fixes(self._confinement.manifest, allowed)
-        return recover.Retry(manifest, tuple(fix.words for fix in allowed))
+        return recover.Escalate(manifest, tuple(fix.words for fix in allowed))
 
-    def _stopped(self) -> Worked:
+    def _stopped_at_timeout(self) -> WorkResult:
         status = self._monitor.timeout
         why = (
             f"The agent was silent for {self._task.idle_timeout:g} s (--idle-timeout)."
             if status == "idle-timeout"
-            else "The agent took longer than it may (--total-timeout, times what the manifest's complexity says)."
+            else "The agent took longer than --total-timeout, multiplied for the complexity of the task."
         )
-        return Worked(
+        return WorkResult(
             status=status,
             summary=self._message,
             problem=why,
@@ -243,16 +232,16 @@ class Work:
         )
 
 
-def said(denial: Denial) -> str:
-    """What was denied, in a line: the tool, and of its input what tells most."""
+def summarize(denial: Denial) -> str:
+    """Return what was denied in one line: the tool, with its command, path or pattern."""
     given = denial.input if isinstance(denial.input, Mapping) else {}
     what = next((str(given[name]) for name in ("command", "file_path", "path", "pattern") if given.get(name)), "")
     return f"{denial.tool}: {what}" if what else denial.tool
 
 
 def _bullet(denial: Denial) -> str:
-    return f"- denied: {' '.join(said(denial).split())}"
+    return f"- denied: {' '.join(summarize(denial).split())}"
 
 
-def _each_once(denials: Sequence[Denial]) -> list[Denial]:
-    return [denial for files, denial in enumerate(denials) if denial not in denials[:files]]
+def _unique(denials: Sequence[Denial]) -> list[Denial]:
+    return [denial for index, denial in enumerate(denials) if denial not in denials[:index]]

@@ -1,4 +1,4 @@
-"""The loop of an item: its session, and waiting for a provider that is down."""
+"""Run the loop of an item: find its session, and wait while the provider is down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROVIDER = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.NETWORK, LlmSes
 
 
 def session_for(context: LoopContext, item: Item) -> Session:
-    """Return the item's unfinished session if it is about this content, else a new one; delete older ones."""
+    """Return the item's unfinished session if the item has not changed since, else a new one. Delete older ones."""
     for session in all_sessions(context.project):
         if session.state.backlog_file == item.name and session.state.ended is None:
             if session.state.backlog_hash == item.digest:
@@ -31,7 +31,7 @@ def session_for(context: LoopContext, item: Item) -> Session:
 async def run_through(
     context: LoopContext, session: Session, sender: Callable[[str | None], Send], intervals: WatchIntervals
 ) -> LoopTerminalEvent:
-    """Run the loop, and resume it for as long as only the provider is to blame."""
+    """Run the loop, and resume it after a pause whenever only the provider failed."""
     outages, pauses = 0, intervals.provider_pauses
     while True:
         send = sender(session.id)

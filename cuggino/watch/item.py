@@ -1,4 +1,4 @@
-"""One item: the work on it, as many times as it takes, and what becomes of its file."""
+"""Process one item of the backlog: work on it, retry after failures, and archive or block it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from cuggino.watch.places import ItemWork, Place
 
 
 class ItemOutcome(Enum):
-    """What became of an item."""
+    """How the processing of an item ended."""
 
     COMPLETED = auto()
     KEPT = auto()
     BLOCKED = auto()
     CANNOT_WORK = auto()
-    """No agent can be set up: not the item's fault."""
+    """The agent is not installed or not logged in: not the item's fault."""
 
 
 class ItemProcess:
-    """The way of each item through a watch."""
+    """Processes items, one call for each."""
 
     def __init__(self, place: Place, ledger: Ledger, intervals: WatchIntervals) -> None:
         self._place = place
@@ -41,10 +41,10 @@ class ItemProcess:
         self._intervals = intervals
 
     async def process(self, context: LoopContext, name: str, sender: Callable[[str | None], Send]) -> ItemOutcome:
-        """Have the item of this name worked on, and move it to the archive if it is done.
+        """Have the item with this name worked on, and archive it if it is done.
 
-        After a failure it waits by `context.sleep`: what that raises comes out of here, and the item and its session
-        stay as they are. The same under cancellation.
+        After a failure, wait with `context.sleep`. If that raises, or under cancellation, the item and its session stay
+        as they are.
         """
         send = sender(None)
         await send(WatchProcessingItem(filename=name))
@@ -69,7 +69,7 @@ class ItemProcess:
         return await self._leave(context, item, work, send)
 
     async def _leave(self, context: LoopContext, item: Item, work: ItemWork, send: Send) -> ItemOutcome:
-        """The outcome is on disk: first the item's file moves, then what is left of the work goes."""
+        """Archive the item, then clean up. The outcome is stored already, so a crash in between is harmless."""
         removal = Removal.CHANGED if work.end == "spec-issue" else archive(context.project, item)
         await work.clean_up()
         if removal is Removal.REMOVED:

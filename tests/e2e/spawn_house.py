@@ -1,14 +1,14 @@
-"""`cuggino spawn` with agents' real programs, in a git project, against models that play each role's scripts.
+"""A house for `cuggino spawn` with agents' real programs, against models that play a script for each role.
 
     with spawn_house(tmp_path, worker=[[[bash("make")], [Say("Done.")]]]) as house:
         finished = await house.spawn(*house.given(allowedCommands=["make"]))
         assert house.requests("worker")[-1].tool_results == ["…"]
 
-A role's scripts are for its conversations, in the order in which they begin; the last one is for all that follow. In
-what tools are given, `{root}` is the project, `{request}` the evaluator's file, `{conflicts}` the repairer's folder,
-`{specs}` that of the specs, and `{canary}` the house's canary.
+Each conversation of a role plays the next script; the last script is repeated. In the input of tools, `{root}` is the
+project, `{request}` the evaluator's file, `{conflicts}` the repairer's folder, `{specs}` the specs folder, and
+`{canary}` the house's canary.
 
-No traffic leaves this machine: before all else there is a proxy that nobody has started.
+No traffic leaves this machine: all requests except those to loopback go to a proxy that does not exist.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tests.e2e.providers import PROVIDERS
 from tests.process.house import COMMAND
 from tests.process.spawn_house import SpawnHouse
 
-PATIENCE = 60.0
-"""Seconds for the next thing to appear in a window."""
+SHOWN_WITHIN = 60.0
+"""Seconds until something must appear in a window."""
 
-_MOMENT = 0.6
-"""Seconds in which what is drawn again and again is drawn again."""
+_REDRAWN_WITHIN = 0.6
+"""Seconds in which everything that is redrawn regularly is redrawn."""
 
 _NOWHERE = "http://127.0.0.1:9"
 _ALONE = {
@@ -68,7 +68,7 @@ def write(path: str, content: str) -> Use:
 
 
 class RealHouse(SpawnHouse):
-    """Made by `spawn_house`. `add` is laid over the environment; an empty value takes a name out."""
+    """Made by `spawn_house`. `add` is merged into the environment; an empty value removes a variable."""
 
     server: Loopback
     """claude's model."""
@@ -109,19 +109,17 @@ class RealHouse(SpawnHouse):
         names |= {"{root}": str(self.root), "{canary}": self.canary}
         return [[_filled(block, names) for block in turn] for turn in script]
 
-    # ---- what was seen
-
     def requests(self, role: str) -> list[Request]:
-        """What agents of this role asked claude's model."""
+        """Return the requests of this role's agents to claude's model."""
         return [request for request in self.server.requests if _words(role) in request.system]
 
     def left(self) -> list[str]:
-        """Also those without the canary that work in the house's folders or have one of its files open: keepers."""
+        """Also keepers, which have no canary but use the house's folders or files."""
         return left(self.canary, self.folder)
 
     @property
     def remembered(self) -> list[Path]:
-        """What claude keeps of conversations: what is called after one, and all that is below its projects."""
+        """Return the files that claude stores about conversations: named after one, or below its projects."""
         claude = self.home / ".claude"
         named = (path for place in (claude, self.temporary) for path in place.rglob("*") if _ID.match(path.name))
         return [*named, *(path for path in (claude / "projects").rglob("*") if path.is_file())]
@@ -130,11 +128,9 @@ class RealHouse(SpawnHouse):
         whole = super().snapshot()
         return {**whole, "refs": [line for line in whole["refs"] if "refs/remotes/origin/spawn/" not in line]}
 
-    # ---- a terminal
-
     @asynccontextmanager
     async def window(self, *arguments: str) -> AsyncIterator[Window]:
-        """`cuggino ARGUMENTS` in a terminal of its own, for the length of the block."""
+        """Run `cuggino ARGUMENTS` in a terminal of its own while the block runs."""
         window = Window(self)
         await window.open(arguments)
         try:
@@ -145,7 +141,7 @@ class RealHouse(SpawnHouse):
 
 
 class Window:
-    """A terminal, and somebody who types and reads."""
+    """A terminal that a test reads and types into."""
 
     def __init__(self, house: RealHouse) -> None:
         self._house = house
@@ -170,24 +166,24 @@ class Window:
         self._server = os.pidfd_open(int(server))
 
     async def close(self) -> None:
-        """Until tmux's server is gone, which it is a moment after it says so."""
+        """Return when tmux's server has exited, which is a moment after it answers."""
         await self.tmux("kill-server", check=False)
         await trio.lowlevel.wait_readable(self._server)
         os.close(self._server)
 
     async def screen(self) -> str:
-        """All that was shown so far, without the empty space at the ends of lines and at the end of it all."""
+        """Return everything that was shown so far, without trailing blanks and empty lines."""
         text = await self.tmux("capture-pane", "-p", "-J", "-S", "-")
         return "\n".join(line.rstrip() for line in text.rstrip().split("\n"))
 
     async def until(self, words: str, *, last: bool = False) -> None:
-        """Somebody sees this; `last`: and nothing after it, for a good moment."""
+        """Wait until this is shown; with `last`, as the last text, which stays so."""
         shown = ""
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(SHOWN_WITHIN):
             while True:
                 shown = await self.screen()
                 if shown.endswith(words) if last else words in shown:
-                    await trio.sleep(_MOMENT if last else 0)
+                    await trio.sleep(_REDRAWN_WITHIN if last else 0)
                     if not last or (shown := await self.screen()).endswith(words):
                         return
                 await trio.sleep(0.05)
@@ -197,8 +193,8 @@ class Window:
         await self.tmux("send-keys", "-l", f"{line}\n")
 
     async def code(self) -> int:
-        """The exit code, when it has ended."""
-        with trio.fail_after(PATIENCE):
+        """Return the exit code, once it has ended."""
+        with trio.fail_after(SHOWN_WITHIN):
             while not self._code.exists() or not self._code.read_text():  # noqa: ASYNC110 - another process's file
                 await trio.sleep(0.05)
         return int(self._code.read_text())
@@ -208,14 +204,14 @@ class Window:
 def spawn_house(
     folder: Path, agent: BackendName = "claude", config: Mapping[str, Any] | None = None, **roles: Sequence[Script]
 ) -> Iterator[RealHouse]:
-    """A project and its agent's model; `roles` are the scripts of `evaluator`, `worker` and `repairer`."""
+    """Yield a project with its agent's model; `roles` are the scripts of `evaluator`, `worker` and `repairer`."""
     house = RealHouse(folder, agent, config or {})
     with house.serving(agent, roles):
         yield house
 
 
 def on_github(house: RealHouse, server: GitHubServer) -> Pulls:
-    """The house's project has an origin on this GitHub, which the real gh asks."""
+    """Give the house's project an origin on this GitHub server, which the real gh uses."""
     whole = gh_environment(house.home, server)
     (house.programs / "gh").symlink_to(house.home / "programs" / "gh")
     house.add |= {name: value for name, value in whole.items() if name.startswith(("GH_", "GIT_"))}

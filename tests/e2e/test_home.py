@@ -1,8 +1,8 @@
-"""Work that comes home as a pull request: real gh and git, a GitHub on this machine, a bare repository as origin."""
+"""Integration as a pull request: real gh and git, a GitHub server on this machine, a bare repository as origin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ import trio
 
 from cuggino.config import Integrate
 from cuggino.events import ConflictsFound, PRCreated
-from cuggino.integrate.integration import Integration, IntegrationResult, integrate
+from cuggino.integrate.integration import Integration, IntegrationResult, Leaks, integrate
 from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.removal import is_elsewhere
@@ -73,13 +73,8 @@ def repository(tmp_path: Path, _gh: None) -> Path:
 
 
 @pytest.fixture
-def origin(repository: Path, tmp_path: Path) -> Path:
-    return tmp_path / "origin.git"
-
-
-@pytest.fixture
-def pulls(server: GitHubServer, origin: Path) -> Pulls:
-    return Pulls(server, origin)
+def pulls(server: GitHubServer, repository: Path, tmp_path: Path) -> Pulls:
+    return Pulls(server, tmp_path / "origin.git")
 
 
 @pytest.fixture
@@ -91,7 +86,7 @@ def sandbox(repository: Path, tmp_path: Path) -> Sandbox:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Sleeps of a second and more: they are noted, and not slept."""
+    """Sleeps of a second and more are recorded and skipped."""
     long: list[float] = []
     real = trio.sleep
 
@@ -105,13 +100,23 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return long
 
 
-def integration(sandbox: Sandbox, chosen: Integrate | None = None) -> Integration:
-    context = MergeContext(sandbox=sandbox, permits=PERMITS)
-    return Integration(context=context, tip=tip(sandbox), title="Do the thing", body="Why: ü\n", chosen=chosen)
+async def run(
+    sandbox: Sandbox,
+    chosen: Integrate | None = None,
+    *,
+    sent: Sent | None = None,
+    repair: Callable[[RepairRequest], Awaitable[bool]] | None = None,
+    leaks: Leaks | None = None,
+) -> IntegrationResult:
+    context = MergeContext(sandbox=sandbox, permits=PERMITS, repair=repair)
+    integration = Integration(
+        context=context, tip=tip(sandbox), title="Do the thing", body="Why: ü\n", chosen=chosen, leaks=leaks
+    )
+    return await integrate(integration, sent or Sent())
 
 
-def in_origin(repository: Path, files: dict[str, str], tmp_path: Path) -> str:
-    """Somebody else's commit on origin's main, which the person has not fetched."""
+def push_as_somebody(files: dict[str, str], tmp_path: Path) -> str:
+    """Push a commit to origin's main that the person has not fetched."""
     other = tmp_path / "somebody"
     git(tmp_path, "clone", "--quiet", str(tmp_path / "origin.git"), str(other))
     made = commit(other, files, "somebody else's")
@@ -123,21 +128,21 @@ def refs(repository: Path) -> str:
     return git(repository, "for-each-ref", "refs/heads/main", "refs/remotes/origin/main", "refs/cuggino", "refs/tags")
 
 
-async def test_it_is_pushed_and_requested_without_being_asked(
+async def test_by_default_the_branch_is_pushed_and_a_pull_request_opened(
     sandbox: Sandbox, pulls: Pulls, server: GitHubServer
 ) -> None:
     before = (refs(sandbox.repository), tree(sandbox.repository))
     sent = Sent()
-    home = await integrate(integration(sandbox), sent)
-    assert home.how == "pr"
-    assert home.pull_request is not None
-    assert (home.pull_request.number, home.pull_request.found) == (1, False)
-    assert home.pull_request.url == "https://github.com/o/r/pull/1"
-    assert sent.events == [PRCreated(url=home.pull_request.url, number=1)]
+    result = await run(sandbox, sent=sent)
+    assert result.how == "pr"
+    assert result.pull_request is not None
+    assert (result.pull_request.number, result.pull_request.found) == (1, False)
+    assert result.pull_request.url == "https://github.com/o/r/pull/1"
+    assert sent.events == [PRCreated(url=result.pull_request.url, number=1)]
     pull = pulls.all[1]
     assert (pull["head"]["ref"], pull["base"]["ref"]) == (sandbox.branch, "main")
     assert (pull["title"], pull["body"]) == ("Do the thing", "Why: ü\n")
-    assert pulls.tip(str(sandbox.branch)) == tip(sandbox) == home.tip
+    assert pulls.tip(str(sandbox.branch)) == tip(sandbox) == result.tip
     assert len(server.requests) == 1
     assert await is_elsewhere(sandbox, tip(sandbox))
     assert (refs(sandbox.repository), tree(sandbox.repository)) == before
@@ -145,46 +150,43 @@ async def test_it_is_pushed_and_requested_without_being_asked(
 
 async def test_a_clone_that_follows_one_branch_knows_that_it_is_pushed(sandbox: Sandbox, pulls: Pulls) -> None:
     git(sandbox.repository, "config", "remote.origin.fetch", "+refs/heads/main:refs/remotes/origin/main")
-    assert (await integrate(integration(sandbox), Sent())).how == "pr"
+    assert (await run(sandbox)).how == "pr"
     assert await is_elsewhere(sandbox, tip(sandbox))
 
 
-async def test_done_again_it_finds_what_is_there(sandbox: Sandbox, pulls: Pulls) -> None:
-    await integrate(integration(sandbox), Sent())
+async def test_a_repeated_integration_finds_the_pull_request(sandbox: Sandbox, pulls: Pulls) -> None:
+    await run(sandbox)
     commit(sandbox.folder, {"more": "x\n"})
     sent = Sent()
-    home = await integrate(integration(sandbox), sent)
-    assert home.pull_request is not None
-    assert (home.how, home.pull_request.found) == ("pr", True)
+    result = await run(sandbox, sent=sent)
+    assert result.pull_request is not None
+    assert (result.how, result.pull_request.found) == ("pr", True)
     assert sent.events == [PRCreated(url="https://github.com/o/r/pull/1", number=1, found=True)]
     assert len(pulls.all) == 1
     assert pulls.tip(str(sandbox.branch)) == tip(sandbox)
 
 
 @pytest.mark.parametrize("fault", [BAD_GATEWAY, DROPPED, CUT])
-async def test_an_answer_that_got_lost_makes_no_second_one(
+async def test_a_lost_response_does_not_open_a_second_pull_request(
     sandbox: Sandbox, pulls: Pulls, server: GitHubServer, fault: Reply, slept: list[float]
 ) -> None:
-    """It was made, but cuggino was not told."""
-
-    def made_but_lost(request: Request) -> Reply:
+    def open_and_lose(request: Request) -> Reply:
         pulls.add(str(sandbox.branch))
         return fault
 
-    server.on("POST", "repos/o/r/pulls", made_but_lost)
-    home = await integrate(integration(sandbox), Sent())
-    assert home.pull_request is not None
-    assert home.pull_request.found
+    server.on("POST", "repos/o/r/pulls", open_and_lose)
+    result = await run(sandbox)
+    assert result.pull_request is not None
+    assert result.pull_request.found
     assert len(server.asked("POST", "repos/o/r/pulls")) == 1
     assert len(pulls.all) == 1
 
 
-async def test_a_bad_moment_of_githubs_is_waited_for(
+async def test_a_bad_gateway_and_a_short_rate_limit_are_waited_for(
     sandbox: Sandbox, pulls: Pulls, server: GitHubServer, slept: list[float]
 ) -> None:
     server.fail("repos/o/r/pulls", BAD_GATEWAY, primary_limit(30), method="POST")
-    home = await integrate(integration(sandbox), Sent())
-    assert home.how == "pr"
+    assert (await run(sandbox)).how == "pr"
     assert slept[0] == 2
     assert 20 < slept[1] <= 30
     assert len(pulls.all) == 1
@@ -200,36 +202,29 @@ async def test_a_bad_moment_of_githubs_is_waited_for(
         (DROPPED, 3, "EOF"),
     ],
 )
-async def test_what_cannot_be_requested_is_pushed_and_kept(
-    sandbox: Sandbox,
-    pulls: Pulls,
-    server: GitHubServer,
-    slept: list[float],
-    fault: Reply,
-    times: int,
-    words: str,
+@pytest.mark.usefixtures("slept")
+async def test_if_no_pull_request_can_be_opened_the_pushed_branch_is_kept(
+    sandbox: Sandbox, pulls: Pulls, server: GitHubServer, fault: Reply, times: int, words: str
 ) -> None:
     server.fail("repos/o/r/pulls", *[fault] * times, method="POST")
-    home = await integrate(integration(sandbox), Sent())
-    assert home.how == "kept"
-    assert home.reason.startswith("It is pushed, but there is no pull request: ")
-    assert words in home.reason
+    result = await run(sandbox)
+    assert result.how == "kept"
+    assert result.reason.startswith("It is pushed, but the pull request could not be opened: ")
+    assert words in result.reason
     assert len(server.asked("POST", "repos/o/r/pulls")) == times
     assert pulls.tip(str(sandbox.branch)) == tip(sandbox)
-    assert (await integrate(integration(sandbox), Sent())).how == "pr"
+    assert (await run(sandbox)).how == "pr"
 
 
-async def test_a_branch_that_somebody_pushed_to_is_not_forced(
-    sandbox: Sandbox, pulls: Pulls, server: GitHubServer
-) -> None:
-    await integrate(integration(sandbox), Sent())
+async def test_a_branch_that_somebody_pushed_to_is_not_forced(sandbox: Sandbox, pulls: Pulls) -> None:
+    await run(sandbox)
     git(sandbox.repository, "checkout", "--quiet", "-b", "theirs", str(sandbox.branch))
     theirs = commit(sandbox.repository, {"review": "x\n"})
     git(sandbox.repository, "push", "--quiet", "origin", f"theirs:{sandbox.branch}")
     commit(sandbox.folder, {"more": "x\n"})
-    home = await integrate(integration(sandbox), Sent())
-    assert home.how == "kept"
-    assert "It could not be pushed: " in home.reason
+    result = await run(sandbox)
+    assert result.how == "kept"
+    assert "It could not be pushed: " in result.reason
     assert pulls.tip(str(sandbox.branch)) == theirs
 
 
@@ -237,22 +232,22 @@ async def test_a_secret_is_not_pushed(sandbox: Sandbox, pulls: Pulls, server: Gi
     async def leaks(repository: Path, base: str, tip: str) -> list[Leak]:
         return [Leak(tip, "list")]
 
-    home = await integrate(msgspec.structs.replace(integration(sandbox), leaks=leaks), Sent())
-    assert home.how == "kept"
-    assert home.reason.startswith("A secret is in its commits: ")
+    result = await run(sandbox, leaks=leaks)
+    assert result.how == "kept"
+    assert result.reason.startswith("A secret is in its commits: ")
     assert pulls.tip(str(sandbox.branch)) is None
     assert server.requests == []
 
 
-async def test_a_conflict_with_origins_newest_base_is_resolved_on_the_branch(
+async def test_a_small_conflict_with_origins_latest_base_is_resolved_on_the_branch(
     sandbox: Sandbox, pulls: Pulls, tmp_path: Path
 ) -> None:
     ours = commit(sandbox.folder, {"other": lines(after_9="ours")})
-    theirs = in_origin(sandbox.repository, {"other": lines(after_9="theirs")}, tmp_path)
+    theirs = push_as_somebody({"other": lines(after_9="theirs")}, tmp_path)
     before = refs(sandbox.repository)
     sent = Sent()
-    home = await integrate(integration(sandbox), sent)
-    assert (home.how, home.merged) == ("pr", "small")
+    result = await run(sandbox, sent=sent)
+    assert (result.how, result.merged) == ("pr", "small")
     assert isinstance(sent.events[0], ConflictsFound)
     assert (sandbox.folder / "other").read_text() == lines(after_9="theirs\nours")
     log = git(sandbox.repository, "log", "-1", "--format=%P%n%s", str(sandbox.branch))
@@ -262,68 +257,70 @@ async def test_a_conflict_with_origins_newest_base_is_resolved_on_the_branch(
 
 
 @pytest.mark.parametrize("repaired", [True, False])
-async def test_a_large_conflict_is_for_an_agent(sandbox: Sandbox, pulls: Pulls, tmp_path: Path, repaired: bool) -> None:
+async def test_a_large_conflict_is_repaired_by_an_agent(
+    sandbox: Sandbox, pulls: Pulls, tmp_path: Path, repaired: bool
+) -> None:
     ours = tip(sandbox)
-    in_origin(sandbox.repository, {"list": lines(line_5="theirs")}, tmp_path)
+    push_as_somebody({"list": lines(line_5="theirs")}, tmp_path)
 
     async def repair(request: RepairRequest) -> bool:
         write(sandbox.folder, {"list": lines(line_5="both")})
         return repaired
 
-    home = await integrate(msgspec.structs.replace(integration(sandbox), repair=repair), Sent())
-    assert home.how == ("pr" if repaired else "kept")
+    assert (await run(sandbox, repair=repair)).how == ("pr" if repaired else "kept")
     assert (pulls.tip(str(sandbox.branch)) is not None) == repaired
     assert (tip(sandbox) == ours) != repaired
     assert git(sandbox.folder, "status", "--porcelain") == ""
 
 
-async def test_a_base_that_origin_has_not(sandbox: Sandbox, pulls: Pulls, server: GitHubServer) -> None:
+async def test_without_the_base_on_origin_the_branch_is_kept(
+    sandbox: Sandbox, pulls: Pulls, server: GitHubServer
+) -> None:
     git(sandbox.repository, "branch", "local")
     local = msgspec.structs.replace(sandbox, target="local")
-    home = await integrate(integration(local), Sent())
-    assert (home.how, home.reason) == ("branch", "origin has no branch local that a pull request could be for.")
-    assert (await integrate(integration(local, "pr"), Sent())).how == "kept"
+    result = await run(local)
+    assert (result.how, result.reason) == ("branch", "origin has no branch local to open a pull request against.")
+    assert (await run(local, "pr")).how == "kept"
     assert server.requests == []
 
 
-async def test_a_base_that_origin_calls_otherwise(sandbox: Sandbox, pulls: Pulls) -> None:
+async def test_the_base_of_a_pull_request_has_origins_name(sandbox: Sandbox, pulls: Pulls) -> None:
     git(sandbox.repository, "branch", "--quiet", "mine", "origin/main")
-    home = await integrate(integration(msgspec.structs.replace(sandbox, target="mine")), Sent())
-    assert (home.how, pulls.all[1]["base"]["ref"]) == ("pr", "main")
+    result = await run(msgspec.structs.replace(sandbox, target="mine"))
+    assert (result.how, pulls.all[1]["base"]["ref"]) == ("pr", "main")
 
 
-async def test_without_a_login_or_a_branch_to_ask_for(
+async def test_without_a_login_or_a_base_the_branch_is_kept(
     sandbox: Sandbox, server: GitHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    detached = msgspec.structs.replace(sandbox, target=None)
-    assert (await integrate(integration(detached), Sent())).how == "branch"
+    assert (await run(msgspec.structs.replace(sandbox, target=None))).how == "branch"
     monkeypatch.delenv("GH_TOKEN")
-    home = await integrate(integration(sandbox), Sent())
-    assert (home.how, home.reason) == ("branch", "gh is not logged in to github.com. The branch is kept.")
-    assert (await integrate(integration(sandbox, "pr"), Sent())).how == "kept"
+    result = await run(sandbox)
+    assert (result.how, result.reason) == ("branch", "gh is not logged in to github.com. The branch is kept.")
+    assert (await run(sandbox, "pr")).how == "kept"
     assert server.requests == []
 
 
-async def test_no_hook_of_the_repositorys_runs(sandbox: Sandbox, pulls: Pulls, tmp_path: Path) -> None:
+async def test_no_hook_of_the_repository_runs(sandbox: Sandbox, pulls: Pulls, tmp_path: Path) -> None:
     for name in ("pre-push", "reference-transaction"):
         write(sandbox.repository, {f".git/hooks/{name}": f"#!/bin/sh\necho {name} >> {tmp_path}/ran\nexit 1\n"})
         (sandbox.repository / ".git" / "hooks" / name).chmod(0o755)
-    assert (await integrate(integration(sandbox), Sent())).how == "pr"
+    assert (await run(sandbox)).how == "pr"
     assert not (tmp_path / "ran").exists()
 
 
-async def test_eight_at_once(repository: Path, pulls: Pulls, tmp_path: Path) -> None:
+async def test_eight_pull_requests_at_once(repository: Path, pulls: Pulls, tmp_path: Path) -> None:
     sandboxes = [new_sandbox(repository, tmp_path / "sandboxes") for _ in range(8)]
     for number, sandbox in enumerate(sandboxes):
         commit(sandbox.folder, {f"new-{number}": "x\n"})
-    in_origin(repository, {"other": "theirs\n"}, tmp_path)
-    homes: list[IntegrationResult] = []
+    push_as_somebody({"other": "theirs\n"}, tmp_path)
+    results: list[str] = []
 
     async def one(sandbox: Sandbox) -> None:
-        homes.append(await integrate(integration(sandbox), Sent()))
+        results.append((await run(sandbox)).how)
 
     async with trio.open_nursery() as nursery:
         for sandbox in sandboxes:
             nursery.start_soon(one, sandbox)
-    assert [home.how for home in homes] == ["pr"] * 8
+    assert results == ["pr"] * 8
     assert {pull["head"]["ref"] for pull in pulls.all.values()} == {sandbox.branch for sandbox in sandboxes}

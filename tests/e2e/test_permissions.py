@@ -1,7 +1,6 @@
-"""A sandbox's manifest, with the real claude: what it does not allow is denied by claude itself.
+"""The real claude denies what a sandbox's manifest does not allow.
 
-Each test is one run of claude, in which a scripted model tries one thing after another. `tried` tells of each whether
-it was denied, and whether it happened.
+In each run a scripted model tries one tool after another; `Tried` has the results.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +24,7 @@ from cuggino.events import ToolCall, ToolResult
 from cuggino.manifest import Bounds, Permits, SandboxManifest
 from cuggino.roles import Role
 from cuggino.sandbox.default_manifest import READING_COMMANDS, default_manifest
-from cuggino.spawn.recover import CannotFix, Fix, Refuse, Retry, compute_fix, decide
+from cuggino.spawn.recover import CannotFix, Escalate, Fix, FixRules, Refuse, Strategy, compute_fix, decide
 from tests.e2e.loopback import Loopback, Say, Use, always, claude_environment, loopback
 
 pytestmark = pytest.mark.e2e
@@ -34,7 +33,7 @@ BOUNDS = Bounds.of(Config().spawn.never_allow, ".specs")
 
 
 class Tried(msgspec.Struct):
-    """What became of the uses of tools, in order."""
+    """The results of the tools that were tried."""
 
     outputs: list[ToolResult]
     result: AgentResult
@@ -57,7 +56,7 @@ class Tried(msgspec.Struct):
 
 
 def _is(use: Use, tool: str, given: Any) -> bool:
-    """claude fills in what was left out, and may tell a path in another form; each test has its file names once."""
+    """claude adds defaults and may write a path in another form, so each file name is used once in a test."""
     if use.name != tool:
         return False
     if "file_path" in use.input:
@@ -70,7 +69,7 @@ Try: TypeAlias = Callable[..., Tried]
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    """A sandbox, whose name has what means something in a pattern: a repository with a commit, links, specs."""
+    """A sandbox with pattern characters in its name: a repository with a commit, links and specs."""
     folder = tmp_path / "a (odd [1] {x,y}) sandbox"
     for name in ("src", "docs", ".specs"):
         (folder / name).mkdir(parents=True)
@@ -88,7 +87,7 @@ def box(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def attempt(claude: Path, home: Path, box: Path, tmp_path: Path) -> Try:
-    """`attempt(manifest, use, …)`: claude tries them all, one after another. `words` is what it says at the end."""
+    """`attempt(manifest, use, …)`: claude tries all of them, one after another, and ends with `words`."""
 
     def attempt(manifest: SandboxManifest, *uses: Use, words: str = "Done.", **changes: Any) -> Tried:
         given = {"role": Role.WORKER, "prompt": "Go.", "cwd": box, "skip_permissions": True, **changes}
@@ -135,18 +134,14 @@ def commands(*patterns: str, **more: Any) -> SandboxManifest:
     return SandboxManifest(allowed_commands=patterns, **more)
 
 
-# ---- what a manifest allows, and what it does not ---------------------------------------------
+# ---- what a manifest allows -------------------------------------------------------------------
 
 
-def test_ordinary_work_goes_through(attempt: Try, box: Path) -> None:
-    """Reading, searching, writing, and the commands of the manifest, alone and put together."""
+def test_reading_searching_writing_and_the_manifests_commands_are_allowed(attempt: Try, box: Path) -> None:
     edit = Use("Edit", {"file_path": str(box / "code.py"), "old_string": "1", "new_string": "2"})
     uses = [
-        read(box / "code.py"),
-        edit,
-        write(box / "src" / "new" / "made.py"),
-        Use("Grep", {"pattern": "file"}),
-        Use("Glob", {"pattern": "**/*.md"}),
+        *(read(box / "code.py"), edit, write(box / "src" / "new" / "made.py")),
+        *(Use("Grep", {"pattern": "file"}), Use("Glob", {"pattern": "**/*.md"})),
         *map(bash, ("ls", "git status --short", "cat code.py | head -1", "git log --oneline && git diff --stat")),
         *map(bash, ("python3 -c 'print(1)'", "python3 -c 'print(2)' > src/log.txt 2>&1", "timeout 9 python3 -V")),
         *map(bash, ("mkdir -p a/b", "touch a/b/c", "rm a/b/c")),
@@ -158,7 +153,7 @@ def test_ordinary_work_goes_through(attempt: Try, box: Path) -> None:
     assert (box / "src" / "log.txt").read_text() == "2\n"
 
 
-def test_the_default_manifest_lets_ordinary_work_through(attempt: Try, box: Path) -> None:
+def test_the_default_manifest_allows_ordinary_work(attempt: Try, box: Path) -> None:
     (box / "pyproject.toml").write_text("")
     config = Config(check_command="test -f code.py && echo checked *.py")
     fine = map(bash, ("ls -la", "git status", "git diff HEAD", "grep -rn x .", "find . -name '*.py'", "cat code.py"))
@@ -171,15 +166,13 @@ def test_the_default_manifest_lets_ordinary_work_through(attempt: Try, box: Path
     tried.assert_denied(*denied)
 
 
-def test_an_evaluation_reads_and_does_nothing_else(attempt: Try, box: Path) -> None:
+def test_an_evaluation_can_only_read(attempt: Try, box: Path) -> None:
     inspecting = SandboxManifest(
         writable_paths=(), allowed_tools=("Read", "Glob", "Grep", "Bash"), allowed_commands=READING_COMMANDS
     )
     done = [read(box / "code.py"), Use("Grep", {"pattern": "file"}), Use("Glob", {"pattern": "*.py"}), bash("git log")]
-    denied = [
-        *map(bash, ("touch new", "echo x > new", "git commit -m x", "python3 -V", "rm code.py")),
-        write(box / "new"),
-    ]
+    commands = ("touch new", "echo x > new", "git commit -m x", "python3 -V", "rm code.py")
+    denied = [*map(bash, commands), write(box / "new")]
     tried = attempt(inspecting, *done, *denied, role=Role.EVALUATOR)
     tried.assert_done(*done)
     tried.assert_denied(*denied)
@@ -195,7 +188,7 @@ def test_a_tool_that_the_manifest_does_not_name_does_not_exist(attempt: Try, box
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_an_agent_that_starts_agents_is_denied_whatever_the_manifest_says(attempt: Try, named: bool) -> None:
+def test_tools_that_start_agents_are_denied_whatever_the_manifest_allows(attempt: Try, named: bool) -> None:
     tools = ("Read", "Task", "Agent", "Workflow", "Skill", "CronCreate", "AskUserQuestion") if named else ("Read",)
     uses = [Use(name, {"description": "d", "prompt": "p"}) for name in ("Task", "Agent")]
     tried = attempt(SandboxManifest(allowed_tools=tools), *uses)
@@ -207,10 +200,8 @@ def test_an_agent_that_starts_agents_is_denied_whatever_the_manifest_says(attemp
 def test_a_command_that_the_manifest_does_not_allow_is_denied(attempt: Try, box: Path) -> None:
     denied = [
         *map(bash, ("python3 -V", "git commit -m x", "make", "uv run pytest", "git status; python3 -V")),
-        *map(
-            bash,
-            ("echo a | python3", "echo $(python3 -V)", "echo `python3 -V`", "bash -c 'uv run x'", "X=1 python3 -V"),
-        ),
+        *map(bash, ("echo a | python3", "echo $(python3 -V)", "echo `python3 -V`", "bash -c 'uv run x'")),
+        bash("X=1 python3 -V"),
         *map(bash, ("env python3 -V", "cat code.py\npython3 -V", "(python3 -V)", "uv  sync", "eval uv lock")),
     ]
     tried = attempt(commands("uv lock", "uv tool list *"), *denied)
@@ -218,46 +209,25 @@ def test_a_command_that_the_manifest_does_not_allow_is_denied(attempt: Try, box:
     assert [denial.input for denial in tried.result.denials] == [dict(use.input) for use in denied]
 
 
-def test_an_exact_command_is_that_command_and_no_other(attempt: Try, box: Path) -> None:
+def test_an_exact_command_allows_nothing_else(attempt: Try, box: Path) -> None:
     (box / "run").write_text('#!/bin/sh\necho ran "$@"\n')
     (box / "run").chmod(0o755)
+    for name in ("b.md", "a:b"):  # zsh, which claude prefers, refuses a pattern without a match
+        (box / name).touch()
     exact = [
-        "./run a",
-        "./run (x) 'y' | ./run z",
-        "./run '(x)' \\\\ \\(z",
-        "./run *.md",
-        "./run \\*.md '*'",
-        "./run a:*",
-        "./run x && ./run y",
-        "./run <<'E'\nfoo (bar)\nE",
-        'for i in 1 2; do ./run "$i"; done',
-        "X=1 ./run",
-        "./run $(echo 1)",
+        *("./run a", "./run '(x)' \\\\ \\(z", "./run *.md", "./run \\*.md '*'", "./run a:*", "./run x && ./run y"),
+        *("./run <<'E'\nfoo (bar)\nE", 'for i in 1 2; do ./run "$i"; done', "X=1 ./run", "./run $(echo 1)"),
+        "./run '(x)' \"y\" | ./run z",
     ]
-    exact.remove("./run (x) 'y' | ./run z")  # no command of any shell's
-    exact.append("./run '(x)' \"y\" | ./run z")
-    others = [
-        "./run",
-        "./run a b",
-        "./run b",
-        "./run x",
-        "./run *.md code.py",
-        "./run code.md",
-        "./run '*' x",
-        "X=2 ./run",
-    ]
+    others = ["./run", "./run a b", "./run b", "./run x", "./run *.md code.py", "./run code.md", "./run '*' x"]
+    others.append("X=2 ./run")
     tried = attempt(commands(*map(exactly, exact)), *map(bash, (*exact, *others)))
     tried.assert_done(*map(bash, exact))
     tried.assert_denied(*map(bash, others))
 
 
-def test_a_path_that_may_not_be_written_to_stays_as_it_is(attempt: Try, box: Path, tmp_path: Path) -> None:
-    done = [
-        write(box / "src" / "a.py"),
-        write(box / "src" / "new" / "b.py"),
-        bash("echo x > src/c.py"),
-        write(box / "[id].md"),
-    ]
+def test_a_path_outside_of_writable_paths_does_not_change(attempt: Try, box: Path, tmp_path: Path) -> None:
+    done = [*(write(box / name) for name in ("src/a.py", "src/new/b.py", "[id].md")), bash("echo x > src/c.py")]
     denied = [
         *(write(box / name) for name in ("docs/g.md", "top.md", "src.md", "srcs/h.py", "i.md")),
         *(write(box / name) for name in ("src/../docs/j.md", "out/new.txt", "src/../../new2.txt")),
@@ -276,7 +246,7 @@ def test_a_path_that_may_not_be_written_to_stays_as_it_is(attempt: Try, box: Pat
     assert (tmp_path / "secret.txt").read_text() == "outside secret\n"
 
 
-def test_a_path_that_may_not_be_read_is_not_read(attempt: Try, box: Path, tmp_path: Path) -> None:
+def test_a_path_outside_of_readable_paths_is_not_read(attempt: Try, box: Path, tmp_path: Path) -> None:
     (box / "src" / "deep").mkdir()
     (box / "src" / "deep" / "deep.md").write_text("deep file\n")
     done = [read(box / "src" / "deep" / "deep.md"), read(box / "code.py"), bash("cat code.py src/file.md")]
@@ -291,16 +261,14 @@ def test_a_path_that_may_not_be_read_is_not_read(attempt: Try, box: Path, tmp_pa
     assert not any("outside secret" in output.output or "docs file" in output.output for output in tried.outputs)
 
 
-def test_the_bounds_hold_though_the_manifest_allows_everything(attempt: Try, box: Path) -> None:
+def test_the_bounds_deny_even_what_the_manifest_allows(attempt: Try, box: Path) -> None:
     everything = commands("*", "sudo *", "git push *", writable_paths=("**", ".git/**", ".cuggino.json", ".specs/**"))
     denied = [
         *map(bash, ("sudo ls", "git push", "git push origin main", "gh pr create", "claude -p x", "cuggino run")),
         *map(bash, ("bash -c 'sudo ls'", 'sh -c "ls; sudo ls"', "env X=1 sudo ls", "exec gh x", "eval 'git push x'")),
         *map(bash, ("ls && sudo ls", "git status | sudo tee x", "X=1 sudo ls", "env sudo ls", "timeout 5 git push")),
-        *map(
-            bash,
-            ("git -C . push", "git -c a.b=c push origin", "/usr/bin/sudo ls", "'sudo' ls", "s\\udo ls", "nohup gh x"),
-        ),
+        *map(bash, ("git -C . push", "git -c a.b=c push origin", "/usr/bin/sudo ls", "'sudo' ls", "s\\udo ls")),
+        bash("nohup gh x"),
         *map(bash, ("if true; then sudo ls; fi", "xargs git push", "echo x > .git/config", "echo x > .cuggino.json")),
         *map(write, (box / ".git" / "hooks" / "post-commit", box / ".cuggino.json", box / ".specs" / "file.md")),
         *map(write, (box / ".cuggino" / "spawns" / "x", ".git/config")),
@@ -314,7 +282,7 @@ def test_the_bounds_hold_though_the_manifest_allows_everything(attempt: Try, box
     assert (box / ".specs" / "file.md").read_text() == ".specs file\n"
 
 
-def test_a_sandbox_by_another_name_is_the_same(attempt: Try, box: Path, tmp_path: Path) -> None:
+def test_a_link_to_the_sandbox_is_the_sandbox(attempt: Try, box: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(box)
     done = [write(link / "src" / "a.md"), write(box / "src" / "b.md"), write("src/c.md")]
@@ -324,10 +292,12 @@ def test_a_sandbox_by_another_name_is_the_same(attempt: Try, box: Path, tmp_path
     tried.assert_denied(*denied)
 
 
-# ---- what lies in the project, or is the person's ---------------------------------------------
+# ---- settings of the project and of the person ------------------------------------------------
 
 
-def test_no_settings_widen_a_manifest_and_no_hook_runs(attempt: Try, box: Path, home: Path, tmp_path: Path) -> None:
+def test_settings_cannot_widen_a_manifest_and_hooks_do_not_run(
+    attempt: Try, box: Path, home: Path, tmp_path: Path
+) -> None:
     hook = {"hooks": [{"type": "command", "command": f"touch {tmp_path}/hook-ran"}]}
     wide = {
         "permissions": {"allow": ["Bash(python3 *)", "Write", "WebFetch"], "defaultMode": "bypassPermissions"},
@@ -345,8 +315,9 @@ def test_no_settings_widen_a_manifest_and_no_hook_runs(attempt: Try, box: Path, 
     assert not (tmp_path / "hook-ran").exists()
 
 
-def test_nothing_of_a_foreign_project_is_believed(attempt: Try, box: Path, tmp_path: Path) -> None:
-    """Also for a role that has no manifest."""
+def test_settings_of_a_foreign_project_are_ignored_even_without_a_manifest(
+    attempt: Try, box: Path, tmp_path: Path
+) -> None:
     (box / ".claude" / "rules").mkdir(parents=True)
     (box / ".claude" / "rules" / "a.md").write_text("FOREIGN WORDS")
     (box / "CLAUDE.md").write_text("FOREIGN WORDS")
@@ -360,10 +331,10 @@ def test_nothing_of_a_foreign_project_is_believed(attempt: Try, box: Path, tmp_p
 
 
 @pytest.mark.parametrize("own_folder", [False, True])
-def test_the_persons_claude_is_not_made_to_remember(
+def test_claudes_memory_of_the_project_is_neither_read_nor_written(
     attempt: Try, box: Path, home: Path, tmp_path: Path, own_folder: bool
 ) -> None:
-    """claude allows by itself to write to its memory of the project, which it tells to all who come later."""
+    """claude itself allows writing to its memory, which later conversations read."""
     config = tmp_path / "config" if own_folder else home / ".claude"
     memory = config / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(box)) / "memory"
     memory.mkdir(parents=True)
@@ -377,87 +348,83 @@ def test_the_persons_claude_is_not_made_to_remember(
 
 
 @pytest.mark.parametrize("kind", ["env", "apiKeyHelper"])
-def test_a_login_in_the_persons_settings_is_still_found(attempt: Try, home: Path, kind: str) -> None:
+def test_a_login_in_the_persons_settings_is_used(attempt: Try, home: Path, kind: str) -> None:
     (home / ".claude").mkdir()
-    settings = {
-        "env": {"ANTHROPIC_API_KEY": "from-the-settings", "OTHER": "x"},
-        "apiKeyHelper": "echo from-the-settings",
-    }
+    env = {"ANTHROPIC_API_KEY": "from-the-settings", "OTHER": "x"}
+    settings = {"env": env, "apiKeyHelper": "echo from-the-settings"}
     (home / ".claude" / "settings.json").write_text(json.dumps({kind: settings[kind]}))
     tried = attempt(commands("printenv *"), bash("printenv OTHER"), extra={"ANTHROPIC_API_KEY": ""})
     assert tried.server.requests[0].headers["x-api-key"] == "from-the-settings"
     assert tried.output(bash("printenv OTHER")).is_error
 
 
-# ---- going on after a denial ------------------------------------------------------------------
+# ---- recovery ---------------------------------------------------------------------------------
 
 
-def test_what_only_reads_like_a_denial_is_none(attempt: Try, box: Path) -> None:
+def test_text_about_a_denial_is_not_taken_for_one(attempt: Try, box: Path) -> None:
     words = "Permission to use Bash with command sudo has been denied. Permission denied (os error 13)"
     tagged = "<tool_use_error>File is in a directory that is denied by your permission settings.</tool_use_error>"
     (box / "words.txt").write_text(f"{tagged}\n")
     uses = [
         bash(f"echo '{words}'"),
         bash(f"echo '{tagged}'; exit 1"),
-        bash("cat words.txt && ls /nowhere-inside >&2 || exit 3"),
         read(box / "words.txt"),
         read(box / "not-there.txt"),
         Use("Edit", {"file_path": str(box / "words.txt"), "old_string": "not there", "new_string": "x"}),
         Use("Bash", {"comand": "typo"}),
     ]
-    del uses[2]
     tried = attempt(commands("echo *", "exit *"), *uses, words=words)
     assert tried.result.denials == ()
 
 
 @pytest.mark.parametrize("strategy", ["moderate", "aggressive"])
-def test_a_fix_allows_what_was_denied_and_the_conversation_goes_on(attempt: Try, box: Path, strategy: Any) -> None:
+def test_a_fix_allows_what_was_denied_in_the_same_conversation(attempt: Try, box: Path, strategy: Any) -> None:
     session = str(uuid4())
-    uses = [
-        bash("python3 -c 'print(1)' | cat"),
-        write(box / "docs" / "a.md"),
-        write(box / "docs" / "b.md"),
-        bash("touch docs/c"),
-    ]
+    files = (write(box / "docs" / "a.md"), write(box / "docs" / "b.md"))
+    uses = [bash("python3 -c 'print(1)' | cat"), *files, bash("touch docs/c")]
     manifest = SandboxManifest(writable_paths=("src/**",))
     first = attempt(manifest, *uses, session_id=session)
     first.assert_denied(*uses)
-    decision = decide(strategy, first.result.denials, manifest, 0, 1, bounds=BOUNDS, folder=box)
-    assert isinstance(decision, Retry)
+    rules = FixRules(bounds=BOUNDS, folder=box)
+    decision = decide(strategy, first.result.denials, manifest, rules, rounds=0, limit=1)
+    assert isinstance(decision, Escalate)
     again = [*uses, bash("python3 -c 'print(2)' | cat"), bash("python3 -c 'print(1)' x"), write(box / "docs" / "d.md")]
-    turns: Sequence[Use] = [*([bash("true")] * (len(uses) + 1)), *again]  # the script goes on where the first run ended
+    turns: Sequence[Use] = [
+        *([bash("true")] * (len(uses) + 1)),
+        *again,
+    ]  # the script continues where the first run ended
     second = attempt(decision.manifest, *turns, resume_session_id=session)
     second.assert_done(*uses)
     second.assert_denied(*again[len(uses) :])
-    assert len(second.result.denials) == 3, "those of the first attempt are not told again"
+    assert len(second.result.denials) == 3, "those of the first attempt are not reported again"
     assert second.result.session_id == session
     assert (box / "docs" / "c").exists()
 
 
-def test_what_can_never_be_allowed_is_denied_and_has_no_fix(attempt: Try, box: Path, tmp_path: Path) -> None:
-    """Under every strategy; and though somebody had put it in the manifest."""
+def test_what_can_never_be_allowed_is_denied_and_cannot_be_fixed(attempt: Try, box: Path, tmp_path: Path) -> None:
+    """With every strategy, even if the manifest names it."""
     uses = [
         *map(bash, ("sudo ls", "git push", "cat ../secret.txt", "python3 -c 1 > ../new.txt")),
         *map(write, (box / ".git" / "hooks" / "x", tmp_path / "new.txt", box / "out" / "new.txt")),
         read(tmp_path / "secret.txt"),
         Use("Task", {"description": "d", "prompt": "p"}),
     ]
-    manifest = commands(
-        "sudo *", "git *", "python3 *", allowed_tools=("Bash", "Write", "Read", "Task"), writable_paths=("**",)
-    )
+    tools = ("Bash", "Write", "Read", "Task")
+    manifest = commands("sudo *", "git *", "python3 *", allowed_tools=tools, writable_paths=("**",))
     tried = attempt(manifest, *uses)
     tried.assert_denied(*uses)
+    rules = FixRules(bounds=BOUNDS, folder=box)
     for denial in tried.result.denials:
-        assert isinstance(compute_fix(denial, manifest, BOUNDS, box), CannotFix), denial
-        for strategy in ("moderate", "aggressive", "interactive"):
-            assert isinstance(decide(strategy, [denial], manifest, 0, 9, bounds=BOUNDS, folder=box), Refuse)
+        assert isinstance(compute_fix(denial, manifest, rules), CannotFix), denial
+        for strategy in get_args(Strategy):
+            assert isinstance(decide(strategy, [denial], manifest, rules, rounds=0, limit=9), Refuse)
 
 
-def test_a_tool_can_be_added(attempt: Try, box: Path) -> None:
+def test_a_fix_can_add_a_tool(attempt: Try, box: Path) -> None:
     manifest = SandboxManifest(allowed_tools=("Read",))
     use = write(box / "docs" / "a.md")
     [denial] = attempt(manifest, use).result.denials
-    fix = compute_fix(denial, manifest, BOUNDS, box)
+    fix = compute_fix(denial, manifest, FixRules(bounds=BOUNDS, folder=box))
     assert isinstance(fix, Fix)
     assert fix.manifest.allowed_tools == ("Read", "Write")
     attempt(fix.manifest, use).assert_done(use)

@@ -1,4 +1,4 @@
-"""`cuggino spawn` with the real programs: agents that deny by their own rules, git, gh, a jail, a terminal."""
+"""`cuggino spawn` with real programs: agents with their own permission rules, git, gh, a jail, a terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from cuggino.config import BackendName
 from cuggino.events import ConflictsFound, PRCreated, RecoveryAttempt
 from cuggino.events import PermissionError as Denied
-from cuggino.spawn.work import GO_ON, RESUMED
+from cuggino.spawn.work import CONTINUE, RESUME
 from tests.e2e.github_server import Reply, github_server
 from tests.e2e.loopback import Say, Script, Use
 from tests.e2e.programs import program
 from tests.e2e.spawn_house import RealHouse, bash, on_github, read, spawn_house, write
-from tests.process.spawn_house import HELD, sections
+from tests.process.spawn_house import HELD
 
 pytestmark = pytest.mark.e2e
 
@@ -30,12 +30,8 @@ CHOICES = "[a]llow, [d]eny, allow [all], [s]top:"
 
 
 def seen(house: RealHouse, kind: type) -> list[Any]:
-    """The events of a kind in the one spawn's log."""
-    return [line.event for line in house.told if isinstance(line.event, kind)]
-
-
-def report(house: RealHouse) -> dict[str, str]:
-    return sections((house.spawned / "report.md").read_text())
+    """Return the events of a kind in the one spawn's log."""
+    return [line.event for line in house.log if isinstance(line.event, kind)]
 
 
 def conversation(house: RealHouse) -> str:
@@ -70,10 +66,9 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
         (house.root / "own.txt").write_text("changed\n")
         before = house.snapshot()
         finished = await house.spawn(prompt="Make a file.\nA new one.")
-        assert finished.code == 0, finished.out + finished.err
         assert house.snapshot() == before
         name = house.spawned.name
-        found = report(house)
+        found = house.report
         head = f"## Spawn Complete: Make a file. (spawn-id: {name})\n\n**Status:** Success ("
         assert found[""].startswith(head)
         assert found[""].endswith("\n**PR:** #1 - https://github.com/o/r/pull/1")
@@ -97,21 +92,22 @@ async def test_from_the_request_to_the_pull_request(tmp_path: Path) -> None:
         assert pulls.tip(house.branch) == house.git("rev-parse", house.branch).strip()
         assert house.shown(f"{house.branch}:src/new.txt") == "one\ntwo\nthree\n"
         assert [*house.sandboxes, *house.remembered, *house.left()] == []
-        assert not (house.home / ".claude" / "telemetry").exists(), "claude tells nobody else of its work"
+        assert not (house.home / ".claude" / "telemetry").exists(), "claude reports its work to nobody else"
 
 
-async def test_a_pull_request_that_is_there_is_found(tmp_path: Path) -> None:
+async def test_an_existing_pull_request_is_found(tmp_path: Path) -> None:
     worker: Script = [[write("new.txt", "new\n")], [Say("Done.")]]
     with spawn_house(tmp_path, worker=[worker]) as house, github_server() as server:
         pulls = on_github(house, server)
         server.fail("repos/o/r/pulls", Reply(403, {"message": "Resource not accessible"}), method="POST")
-        finished = await house.spawn(*house.given())
-        assert finished.code == 1
-        assert "It is pushed, but there is no pull request: Resource not accessible" in report(house)["What went wrong"]
+        await house.spawn(*house.given(), code=1)
+        assert (
+            "It is pushed, but the pull request could not be opened: Resource not accessible"
+            in house.report["What went wrong"]
+        )
         assert pulls.tip(house.branch) == house.git("rev-parse", house.branch).strip()
         pulls.add(house.branch, title="By hand")
         again = await house.retry()
-        assert again.code == 0, again.out + again.err
         assert "**PR:** #1 - https://github.com/o/r/pull/1\n" in again.out
         assert seen(house, PRCreated) == [PRCreated(url="https://github.com/o/r/pull/1", number=1, found=True)]
         assert house.names.count("LLMStarted") == 1
@@ -132,40 +128,40 @@ async def test_a_denied_command_is_recovered_in_the_same_conversation(tmp_path: 
         [Say("Now it is there.")],
     ]
     with spawn_house(tmp_path, worker=[worker]) as house:
-        finished = await house.spawn(*house.given(allowedCommands=["echo *"]), "--integrate", "branch")
-        assert finished.code == 0, finished.out + finished.err
+        await house.spawn(*house.given(allowedCommands=["echo *"]), "--integrate", "branch")
         fix = f"allow the command `{COMMAND}`"
         assert seen(house, Denied) == [Denied(error=f"Bash: {COMMAND}", fix=fix)]
         assert seen(house, RecoveryAttempt) == [RecoveryAttempt(attempt=1, max=1)]
         assert house.names.count("LLMStarted") == 2
         assert house.names.count("SandboxCreated") == 1
-        manifest = json.loads((house.spawned / "manifest.json").read_text())
+        manifest = house.manifest
         assert manifest["allowedCommands"] == ["echo *", COMMAND]
         last = house.requests("worker")[-1]
         assert {request.conversation for request in house.requests("worker")} == {last.conversation}
-        assert last.users[1] == GO_ON
+        assert last.users[1] == CONTINUE
         first, denied, done, second = last.tool_results
         assert "File created" in first
         assert denied.startswith("Permission to use Bash has been denied because")
         assert done == "a"
         assert "File created" in second
-        assert report(house)["Recovery"] == f"- round 1: {fix}"
-        assert report(house)["Summary"] == "Now it is there."
+        assert house.report["Recovery"] == f"- round 1: {fix}"
+        assert house.report["Summary"] == "Now it is there."
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "made/second.txt"]
         assert house.remembered == []
 
 
-async def test_beyond_the_limit_it_is_refused_and_the_work_is_kept(tmp_path: Path) -> None:
-    worker: Script = [
-        [write("first.txt", "1\n"), MADE],
-        [Say("It was denied.")],
-        [bash("mkdir other")],
-        [Say("This as well.")],
-    ]
-    with spawn_house(tmp_path, worker=[worker]) as house:
-        finished = await house.spawn(*house.given())
-        assert finished.code == 5, finished.out + finished.err
-        found = report(house)
+DENIED_TWICE: Script = [
+    [write("first.txt", "1\n"), MADE],
+    [Say("It was denied.")],
+    [bash("mkdir other")],
+    [Say("This as well.")],
+]
+
+
+async def test_a_denial_beyond_the_limit_ends_the_spawn_and_keeps_the_work(tmp_path: Path) -> None:
+    with spawn_house(tmp_path, worker=[DENIED_TWICE]) as house:
+        await house.spawn(*house.given(), code=5)
+        found = house.report
         assert "**Status:** Stopped: permission denied (" in found[""]
         assert found[""].endswith(f"**Branch:** {house.branch}")
         assert found["What went wrong"].splitlines() == [
@@ -179,27 +175,23 @@ async def test_beyond_the_limit_it_is_refused_and_the_work_is_kept(tmp_path: Pat
         assert house.left() == []
 
 
-async def test_aggressive_goes_on_until_there_is_no_fix(tmp_path: Path) -> None:
+async def test_aggressive_continues_until_a_denial_cannot_be_fixed(tmp_path: Path) -> None:
     worker: Script = [
-        [write("first.txt", "1\n"), MADE],
-        [Say("It was denied.")],
-        [bash("mkdir other")],
-        [Say("This as well.")],
+        *DENIED_TWICE,
         [bash("mkdir other")],
         [write("other/a.txt", "a\n"), bash("sudo -n true")],
         [Say("And that.")],
     ]
     with spawn_house(tmp_path, worker=[worker]) as house:
-        finished = await house.spawn(*house.given(), "--recovery", "aggressive")
-        assert finished.code == 1, finished.out + finished.err
+        await house.spawn(*house.given(), "--recovery", "aggressive", code=1)
         assert [event.attempt for event in seen(house, RecoveryAttempt)] == [1, 2]
-        wrong = report(house)["What went wrong"]
+        wrong = house.report["What went wrong"]
         assert wrong.startswith("The command runs `sudo`, which spawn.neverAllow denies.\n- denied: Bash: sudo -n true")
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "other/a.txt"]
         assert house.left() == []
 
 
-async def test_a_person_is_asked(tmp_path: Path) -> None:
+async def test_a_person_is_asked_about_each_denial(tmp_path: Path) -> None:
     worker: Script = [
         [MADE],
         [Say("It was denied.")],
@@ -221,7 +213,7 @@ async def test_a_person_is_asked(tmp_path: Path) -> None:
         assert house.left() == []
 
 
-# ---- what stays denied ------------------------------------------------------------------------
+# ---- what is never allowed --------------------------------------------------------------------
 
 FORBIDDEN: Mapping[str, Use] = {
     "Task": Use("Task", {"description": "x", "prompt": "x", "subagent_type": "general-purpose"}),
@@ -244,7 +236,7 @@ FORBIDDEN: Mapping[str, Use] = {
 
 
 @pytest.mark.parametrize("strategy", ["moderate", "aggressive", "interactive"])
-async def test_what_no_strategy_allows(tmp_path: Path, strategy: str) -> None:
+async def test_no_strategy_allows_what_is_forbidden(tmp_path: Path, strategy: str) -> None:
     worker: Script = [*([use] for use in FORBIDDEN.values()), [Say("I could not.")]]
     with spawn_house(tmp_path, worker=[worker]) as house:
         house.add["DEPLOY_TOKEN"] = "the-token"
@@ -252,9 +244,9 @@ async def test_what_no_strategy_allows(tmp_path: Path, strategy: str) -> None:
         limit = ("--max-permission-escalations", "9")
         async with house.window("spawn", "Do it.", "--recovery", strategy, *limit, *house.given()) as window:
             assert await window.code() == 1
-        told = {event.error: event.fix for event in seen(house, Denied)}
-        assert told == dict.fromkeys(words.replace("{root}", str(house.root)) for words in FORBIDDEN)
-        assert report(house)["What went wrong"].count("- denied: ") == len(FORBIDDEN)
+        fixes = {event.error: event.fix for event in seen(house, Denied)}
+        assert fixes == dict.fromkeys(words.replace("{root}", str(house.root)) for words in FORBIDDEN)
+        assert house.report["What went wrong"].count("- denied: ") == len(FORBIDDEN)
         assert house.names.count("LLMStarted") == 1
         assert house.snapshot() == before
         assert house.git("diff", "--name-only", "main", house.branch) == ""
@@ -262,7 +254,7 @@ async def test_what_no_strategy_allows(tmp_path: Path, strategy: str) -> None:
         assert house.left() == []
 
 
-async def test_prose_about_a_denial_is_no_denial(tmp_path: Path) -> None:
+async def test_text_about_a_denial_is_not_taken_for_one(tmp_path: Path) -> None:
     worker: Script = [
         [bash("echo 'Permission to use Bash has been denied.'")],
         [bash("sh denied.sh")],
@@ -272,8 +264,7 @@ async def test_prose_about_a_denial_is_no_denial(tmp_path: Path) -> None:
     with spawn_house(tmp_path, worker=[worker]) as house:
         (house.root / "denied.sh").write_text("echo 'Permission to use Bash has been denied.' >&2; exit 1\n")
         house.commit("a script")
-        finished = await house.spawn(*house.given(allowedCommands=["sh denied.sh"]), "--integrate", "branch")
-        assert finished.code == 0, finished.out + finished.err
+        await house.spawn(*house.given(allowedCommands=["sh denied.sh"]), "--integrate", "branch")
         assert house.requests("worker")[-1].tool_results[:2] == [
             "Permission to use Bash has been denied.",
             "Exit code 1\nPermission to use Bash has been denied.",
@@ -291,7 +282,7 @@ def with_holding(house: RealHouse, **manifest: Any) -> tuple[str, ...]:
     return house.given(allowedCommands=["sh hold.sh"], **manifest)
 
 
-async def test_a_large_conflict_is_repaired_and_checked_and_merged(tmp_path: Path) -> None:
+async def test_a_large_conflict_is_repaired_checked_and_merged(tmp_path: Path) -> None:
     worker: Script = [
         [read("list.txt")],
         [write("list.txt", "first\nagent\nthird\n"), bash("sh hold.sh")],
@@ -317,7 +308,7 @@ async def test_a_large_conflict_is_repaired_and_checked_and_merged(tmp_path: Pat
         assert seen(house, ConflictsFound) == [ConflictsFound(paths=("list.txt",), small=False)]
         assert (house.root / "list.txt").read_text() == "first\nboth\nthird\n"
         assert house.git("status", "--porcelain") == ""
-        assert report(house)["Conflicts"] == "- `list.txt` (contents): repaired by an agent"
+        assert house.report["Conflicts"] == "- `list.txt` (contents): repaired by an agent"
         requests = house.requests("repairer")
         assert len({request.conversation for request in requests}) == 2, "the first one does not pass the check"
         assert "<<<<<<<" in requests[1].tool_results[0]
@@ -330,7 +321,7 @@ async def test_a_large_conflict_is_repaired_and_checked_and_merged(tmp_path: Pat
 # ---- stopping ---------------------------------------------------------------------------------
 
 
-async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
+async def test_ctrl_c_while_claude_runs_a_command(tmp_path: Path) -> None:
     worker: Script = [
         [write("first.txt", "1\n"), bash("sh hold.sh")],
         [Say("(claude answers itself here, when it is resumed)")],
@@ -348,12 +339,11 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
         assert house.left() == []
         assert house.snapshot() == began
         assert house.shown(f"{house.branch}:first.txt") == "1\n"
-        assert "**Status:** Interrupted (" in report(house)[""]
+        assert "**Status:** Interrupted (" in house.report[""]
         name = conversation(house)
         house.release()
-        again = await house.retry()
-        assert again.code == 0, again.out + again.err
-        assert house.requests("worker")[-1].users[-1] == RESUMED
+        await house.retry()
+        assert house.requests("worker")[-1].users[-1] == RESUME
         assert {request.conversation[0] for request in house.requests("worker")} == {name}
         assert house.git("diff", "--name-only", "main", house.branch).split() == ["first.txt", "second.txt"]
         assert house.remembered == []
@@ -363,7 +353,7 @@ async def test_ctrl_c_while_a_command_of_claudes_runs(tmp_path: Path) -> None:
 
 
 def jail_of_the_guide(*folders: Path) -> list[str]:
-    """The launcher of docs/how-to/jail-an-agent.md, with the folders of claude's program."""
+    """Return the launcher of docs/how-to/jail-an-agent.md, with the folders of claude's program."""
     guide = Path(__file__).parents[2] / "docs" / "how-to" / "jail-an-agent.md"
     (block,) = re.findall(r"```json\n(.*?)```", guide.read_text(), re.DOTALL)
     launcher: list[str] = json.loads(block)["spawn"]["launcher"]
@@ -373,18 +363,13 @@ def jail_of_the_guide(*folders: Path) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_behind_a_launcher_nothing_outside_can_be_written(tmp_path: Path) -> None:
+async def test_behind_a_launcher_an_agent_cannot_write_outside(tmp_path: Path) -> None:
     worker: Script = [[bash("sh escape.sh")], [Say("I tried.")]]
     config = {"spawn": {"launcher": jail_of_the_guide(tmp_path / "bin", program("claude").parent)}}
     with spawn_house(tmp_path, config=config, worker=[worker]) as house:
         house.add["TMPDIR"] = ""
-        outside = [
-            house.root / "escaped",
-            house.root / ".git" / "hooks" / "post-commit",
-            house.home / "escaped",
-            Path(f"/var/tmp/{house.canary}"),
-            Path(f"/tmp/{house.canary}"),
-        ]
+        outside = [house.root / "escaped", house.root / ".git" / "hooks" / "post-commit", house.home / "escaped"]
+        outside += [Path(f"/var/tmp/{house.canary}"), Path(f"/tmp/{house.canary}")]
         (house.root / "escape.sh").write_text(
             "".join(
                 f"mkdir -p '{path.parent}'; echo x > '{path}'; test -e '{path}'; echo $? >> seen\n" for path in outside
@@ -393,11 +378,12 @@ async def test_behind_a_launcher_nothing_outside_can_be_written(tmp_path: Path) 
         )
         house.commit("a script")
         before = house.snapshot()
-        finished = await house.spawn(*house.given(allowedCommands=["sh escape.sh"]), "--integrate", "branch")
-        assert finished.code == 0, finished.out + finished.err
+        await house.spawn(*house.given(allowedCommands=["sh escape.sh"]), "--integrate", "branch")
         assert [path for path in outside if path.exists()] == []
         assert house.snapshot() == before
-        assert house.shown(f"{house.branch}:seen").split() == ["0", "0", "0", "1", "0"], "in the jail's own folders"
+        assert house.shown(f"{house.branch}:seen").split() == ["0", "0", "0", "1", "0"], (
+            "some exist, but only in the jail"
+        )
         assert house.shown(f"{house.branch}:work.txt") == "it is mine\n"
         assert house.shown(f"{house.branch}:more.txt") == "uncommitted\n"
         assert house.git("log", "--format=%s", "main..", house.branch).splitlines() == ["Do the work.", "mine"]
@@ -414,13 +400,12 @@ async def test_every_agent_does_a_task(tmp_path: Path, agent: BackendName) -> No
     with spawn_house(tmp_path, agent, evaluator=[evaluator], worker=[worker]) as house:
         before = house.snapshot()
         arguments = () if agent == "codex" else house.given(allowedCommands=["echo *"])
-        finished = await house.spawn("--agent", agent, "--integrate", "branch", *arguments)
-        assert finished.code == 0, finished.out + finished.err
-        assert report(house)["Summary"] == "It is done."
+        await house.spawn("--agent", agent, "--integrate", "branch", *arguments)
+        assert house.report["Summary"] == "It is done."
         assert house.shown(f"{house.branch}:work.txt") == "done\n"
         assert house.snapshot() == before
         assert [*house.sandboxes, *house.left()] == []
-        if agent == "gemini":  # with a star a command may not write
+        if agent == "gemini":  # a pattern with a star does not allow a redirection
             fix = "allow the command `echo done > work.txt`"
             denied = Denied(error="run_shell_command: echo done > work.txt", fix=fix)
             assert seen(house, Denied) == [denied]

@@ -1,4 +1,4 @@
-"""A house for `cuggino spawn`: the tasks that its agents play, where sandboxes are, what is left of a spawn."""
+"""A house for `cuggino spawn`: what its agents play, where sandboxes are, and what is left of a spawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuggino.events import LogLine, decode_log_line
 from tests.process.house import Finished, House, Running, Step, turn
 
 MANIFEST: dict[str, Any] = {"writablePaths": ["**"], "allowedCommands": ["make *"], "complexity": "medium"}
-"""What a good evaluator answers."""
+"""A valid answer of an evaluator."""
 
 WORK: Sequence[Step] = (
     {"do": "say", "text": "I look around."},
@@ -24,24 +24,24 @@ WORK: Sequence[Step] = (
 )
 
 HELD: Step = {"do": "run", "command": "touch $HOME/held; while test -e $HOME/held; do sleep 0.02; done"}
-"""Waits in a tool until the file `held` in the home folder, which it makes, is removed."""
+"""Creates the file `held` in the home folder, and waits in a tool until that is deleted."""
 
 
 def answer(**manifest: Any) -> dict[str, Any]:
-    """A turn of an evaluator that answers well, any number of times."""
+    """A turn of an evaluator that answers correctly, any number of times."""
     return turn({"do": "say", "text": json.dumps(MANIFEST | manifest)}, times=0)
 
 
 def tasks(*worker: Sequence[Step] | dict[str, Any], evaluator: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """A script: what the workers do, one after the other; each given as its steps or as a whole turn."""
+    """A script for workers that run one after the other; each is given as its steps or as a whole turn."""
     turns = [it if isinstance(it, dict) else turn(*it) for it in worker or (turn(*WORK, times=0),)]
     return {"evaluator": [*evaluator, answer()], "worker": turns}
 
 
 class SpawnHouse(House):
-    """A git project on the branch `main`, whose sandboxes are below its home folder.
+    """A git project on the branch `main`, with its sandboxes below its home folder.
 
-    The home folder has the canary's name: of all variables an agent in a sandbox inherits HOME.
+    The home folder has the canary's name, since an agent in a sandbox inherits HOME.
     """
 
     def __init__(self, folder: Path, play: dict[str, Any] | None = None, **config: Any) -> None:
@@ -58,8 +58,6 @@ class SpawnHouse(House):
     def commit(self, message: str) -> None:
         self.git("add", ".")
         self.git("commit", "-qm", message)
-
-    # ---- what is there
 
     @property
     def sandboxes(self) -> list[Path]:
@@ -86,26 +84,38 @@ class SpawnHouse(House):
         return f"spawn/{self.spawned.name}"
 
     @property
-    def told(self) -> list[LogLine]:
-        """All lines of the one spawn's own log."""
+    def log(self) -> list[LogLine]:
+        """The lines of the one spawn's own log."""
         return [decode_log_line(line) for line in (self.spawned / "events.jsonl").read_bytes().splitlines()]
 
     @property
     def names(self) -> list[str]:
-        return [type(line.event).__name__ for line in self.told]
+        return [type(line.event).__name__ for line in self.log]
+
+    @property
+    def report(self) -> dict[str, str]:
+        """The report's sections by their names; what is above them has the name ""."""
+        parts = re.split(r"(?m)^### (.*)\n", (self.spawned / "report.md").read_text())
+        names_and_texts = zip(parts[1::2], parts[2::2], strict=True)
+        return {"": parts[0].strip(), **{name: text.strip() for name, text in names_and_texts}}
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = json.loads((self.spawned / "manifest.json").read_text())
+        return manifest
 
     def shown(self, what: str) -> str:
-        """What `git show` prints of a file in a commit: `main:list.txt`."""
+        """Return a file in a commit: `main:list.txt`."""
         return self.git("show", what)
 
     def given(self, **manifest: Any) -> tuple[str, str]:
-        """Arguments for a manifest of the person's own: no evaluation."""
+        """Return arguments with a manifest, so that nothing is evaluated."""
         path = self.home / "manifest.json"
         path.write_text(json.dumps(manifest))
         return "--manifest", str(path)
 
     def snapshot(self) -> dict[str, Any]:
-        """All that is the person's: files, modes, index, HEAD, stash, branches. What is a spawn's is left out."""
+        """Return everything of the person's: files, modes, index, HEAD, stash, branches; nothing of a spawn's."""
         files: dict[str, Any] = {}
         top = Path(self.git("rev-parse", "--show-toplevel").strip())
         for path in sorted(top.rglob("*")):
@@ -125,31 +135,27 @@ class SpawnHouse(House):
             **{name: (git / name).read_bytes() for name in names},
         }
 
-    # ---- running it
-
-    async def spawn(self, *arguments: str, prompt: str = "Do the work.", **more: Any) -> Finished:
-        """`cuggino spawn PROMPT ARGUMENTS`, to its end, its report on stdout."""
-        return await self.run("spawn", prompt, *arguments, **more)
+    async def spawn(self, *arguments: str, prompt: str = "Do the work.", code: int = 0) -> Finished:
+        """Run `cuggino spawn PROMPT ARGUMENTS` to its end, which must have this exit code."""
+        finished = await self.run("spawn", prompt, *arguments)
+        assert finished.code == code, finished.out + finished.err
+        return finished
 
     @asynccontextmanager
     async def spawning(self, *arguments: str, prompt: str = "Do the work.") -> AsyncIterator[Running]:
         async with self.started("spawn", prompt, *arguments) as running:
             yield running
 
-    async def retry(self, *arguments: str) -> Finished:
-        return await self.run("spawn", "retry", self.spawned.name, *arguments)
+    async def retry(self, *, code: int = 0) -> Finished:
+        finished = await self.run("spawn", "retry", self.spawned.name)
+        assert finished.code == code, finished.out + finished.err
+        return finished
 
     async def held(self) -> None:
-        """Wait until an agent, or a command, plays HELD."""
+        """Wait until an agent or a command plays HELD."""
         with trio.fail_after(60):
             while not (self.home / "held").exists():  # noqa: ASYNC110 - a file of another process
                 await trio.sleep(0.01)
 
     def release(self) -> None:
         (self.home / "held").unlink(missing_ok=True)
-
-
-def sections(report: str) -> dict[str, str]:
-    """A report's sections by their names; what is above them all has the name ""."""
-    parts = re.split(r"(?m)^### (.*)\n", report)
-    return {"": parts[0].strip(), **{name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}}

@@ -1,4 +1,4 @@
-"""`cuggino watch --jobs N`, from outside: items are shell scripts that the scripted agents run in their sandboxes."""
+"""`cuggino watch --jobs N` as a process: items are shell scripts that scripted agents run in their sandboxes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ RESOLVE = (
 PLAY: dict[str, Any] = {
     "planner": [
         turn(
-            {"do": "marker", "name": "SPEC_ISSUE", "text": "Which colour?"},
-            when={"contains": "-unclear.md"},
-            times=0,
+            {"do": "marker", "name": "SPEC_ISSUE", "text": "Which colour?"}, when={"contains": "-unclear.md"}, times=0
         ),
         turn(
             {"do": "write", "path": "{writable}", "text": "# Plan\n"},
@@ -51,12 +49,16 @@ PLAY: dict[str, Any] = {
 CHECK = "! grep -rE '^(<<<<<<<|=======|>>>>>>>)' --include=*.txt . && test ! -e broken"
 
 
+def names(count: int) -> list[str]:
+    return [f"{number}.md" for number in range(count)]
+
+
 class JobsHouse(House):
-    """A house whose sandboxes are below `folder`."""
+    """A house with its sandboxes below the home folder."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
-        self.home = self.home.rename(folder / self.canary)  # in sandboxes only HOME tells whose a process is
+        self.home = self.home.rename(folder / self.canary)  # in sandboxes only HOME shows whose a process is
         (self.root / "list.txt").write_text("first\nsecond\nthird\n")
         (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")
@@ -71,13 +73,13 @@ class JobsHouse(House):
         return sorted((self.home / "state").glob("cuggino/*/*"))
 
     async def listed(self) -> dict[str, dict[str, Any]]:
-        """`cuggino spawn list --json`, by title."""
+        """Return the entries of `cuggino spawn list --json`, by title."""
         finished = await self.run("spawn", "list", "--json")
         assert finished.code == 0, finished.out
         return {entry["title"]: entry for entry in map(json.loads, finished.out.splitlines())}
 
-    def whole(self) -> None:
-        """The tree is clean and is the branch's, whose history is whole."""
+    def assert_clean(self) -> None:
+        """Assert that the tree has no changes and the repository no damage."""
         assert self.git("status", "--porcelain") == ""
         self.git("fsck", "--strict")
 
@@ -86,7 +88,7 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     house = JobsHouse(tmp_path)
     for number in range(40):
         text = f"echo {number} > file-{number:02}.txt\n"
-        if number in (7, 8):  # the same line, changed in two ways at the same time
+        if number in (7, 8):  # both change the same line at the same time
             other = 15 - number
             text += f"touch $HOME/at-{number}; while ! test -e $HOME/at-{other}; do sleep 0.05; done\n"
             text += f"sed -i s/second/second-{number}/ list.txt\n"
@@ -98,7 +100,7 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     assert Counter(event.filename for event in finished.told if isinstance(event, WatchItemCompleted)) == Counter(
         f"{number:02}.md" for number in range(40)
     )
-    house.whole()
+    house.assert_clean()
     assert [(house.root / f"file-{number:02}.txt").read_text() for number in range(40)] == [
         f"{number}\n" for number in range(40)
     ]
@@ -113,12 +115,11 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     assert house.left() == []
 
 
-async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> None:
+async def test_status_shows_each_item_that_is_worked_on(tmp_path: Path) -> None:
     house = JobsHouse(tmp_path)
     for name in ("1", "2", "3"):
-        house.item(
-            f"{name}.md", f"# Item {name}\ntouch $HOME/at-{name}; while ! test -e $HOME/go; do sleep 0.05; done\n"
-        )
+        wait = "while ! test -e $HOME/go; do sleep 0.05; done"
+        house.item(f"{name}.md", f"# Item {name}\ntouch $HOME/at-{name}; {wait}\n")
     with trio.fail_after(60):
         async with house.watching("--jobs", "2") as watch:
             while len(list(house.home.glob("at-*"))) < 2:  # noqa: ASYNC110 - files of other processes
@@ -133,21 +134,16 @@ async def test_status_tells_of_each_item_that_is_worked_on(tmp_path: Path) -> No
     jobs = {job["backlogFile"]: job for job in working["work"]["jobs"]}
     assert sorted(jobs) == ["1.md", "2.md"]
     assert {job["phase"] for job in jobs.values()} == {"implementing"}
-    assert [(item["name"], item["state"]) for item in working["backlog"]] == [
-        ("1.md", "working"),
-        ("2.md", "working"),
-        ("3.md", "ready"),
-    ]
-    assert sorted(line for line in page if line.startswith("Working on")) == [
-        "Working on  1.md: Item 1",
-        "Working on  2.md: Item 2",
-    ]
+    states = [(item["name"], item["state"]) for item in working["backlog"]]
+    assert states == [("1.md", "working"), ("2.md", "working"), ("3.md", "ready")]
+    lines = sorted(line for line in page if line.startswith("Works on"))
+    assert lines == ["Works on    1.md: Item 1", "Works on    2.md: Item 2"]
     assert [item["session"] for item in left["backlog"]] == [jobs["1.md"]["session"], jobs["2.md"]["session"], None]
-    assert left["sessions"] == [], "in sandboxes, where only a watch goes on with them"
+    assert left["sessions"] == [], "they are in sandboxes, where only a watch resumes them"
     assert house.left() == []
 
 
-async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_is_cleared(tmp_path: Path) -> None:
+async def test_a_spec_issue_lets_running_items_finish(tmp_path: Path) -> None:
     house = JobsHouse(tmp_path)
     for name in ("1", "2-unclear", "3", "4"):
         house.item(f"{name}.md", f"echo {name} > {name}.txt\n")
@@ -159,7 +155,7 @@ async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_
     done = {name for name, _ in house.archived}
     assert "1.md" in done
     assert "4.md" not in done
-    house.whole()
+    house.assert_clean()
     issue.unlink()
     house.item("2-unclear.md", "").unlink()
     house.item("2-clear.md", "echo 2 > 2.txt\n")
@@ -167,15 +163,15 @@ async def test_a_spec_issue_lets_the_others_finish_and_the_item_is_done_when_it_
         finished = await house.watch_until_idle("--jobs", "2")
     assert finished.code == 0, finished.out
     assert {name for name, _ in house.archived} == {"1.md", "2-clear.md", "3.md", "4.md"}
-    house.whole()
+    house.assert_clean()
     listed = await house.listed()
-    assert listed["2-unclear.md"]["state"] == "is being worked in, or was interrupted"
+    assert listed["2-unclear.md"]["state"] == "interrupted"
     cleaned = await house.run("spawn", "clean")
     assert cleaned.code == 0, cleaned.out
     assert house.sandboxes == []
 
 
-async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_its_work_kept(tmp_path: Path) -> None:
+async def test_an_item_that_cannot_be_merged_is_blocked_and_its_work_kept(tmp_path: Path) -> None:
     house = JobsHouse(tmp_path, spawn={"repairAttempts": 1})
     house.play({**PLAY, "worker": [turn({"do": "say", "text": "I cannot."}, times=0)]})
     house.item("1.md", "sed -i s/second/one/ list.txt\n")
@@ -184,7 +180,7 @@ async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_i
         finished = await house.watch_until_idle("--jobs", "2")
     assert finished.code == 1
     assert "list.txt" in next(event.reason for event in finished.told if isinstance(event, WatchItemBlocked))
-    house.whole()
+    house.assert_clean()
     assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
     (sandbox,) = house.sandboxes
     assert (sandbox / "list.txt").read_text() == "first\ntwo\nthird\n"
@@ -196,7 +192,7 @@ async def test_an_item_that_cannot_be_merged_is_tried_again_and_set_aside_with_i
     assert house.sandboxes == []
 
 
-async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: Path) -> None:
+async def test_a_merge_waits_until_the_persons_changes_are_out_of_the_way(tmp_path: Path) -> None:
     house = JobsHouse(tmp_path)
     house.item("1.md", "sed -i s/second/one/ list.txt\n")
     (house.root / "list.txt").write_text("mine\n")
@@ -208,11 +204,11 @@ async def test_work_waits_for_a_person_who_has_changed_the_same_file(tmp_path: P
             house.git("checkout", "--", "list.txt")
             await watch.until("WatchItemCompleted")
     assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
-    house.whole()
+    house.assert_clean()
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
+async def test_after_ctrl_c_the_next_watch_finishes_the_items(tmp_path: Path, presses: int) -> None:
     house = JobsHouse(tmp_path)
     for number in range(6):
         house.item(f"{number}.md", f"echo {number} > {number}.txt\n")
@@ -232,16 +228,16 @@ async def test_ctrl_c_in_the_middle(tmp_path: Path, presses: int) -> None:
             assert house.sandboxes == []
         finished = await house.watch_until_idle("--jobs", "3")
     assert finished.code == 0, finished.err + finished.out
-    assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(6)]
+    assert sorted(name for name, _ in house.archived) == names(6)
     assert house.sandboxes == []
-    house.whole()
+    house.assert_clean()
 
 
 @pytest.mark.parametrize("command", ["worktree add", "commit-tree", "update-ref", "worktree remove"])
-async def test_the_terminals_ctrl_c_reaches_no_git(
+async def test_the_terminals_ctrl_c_does_not_reach_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """It goes to all of the foreground's group; of these only the watch is to answer it."""
+    """A terminal signals the whole foreground group; only the watch may react."""
     house = JobsHouse(tmp_path)
     house.item("1.md", "echo 1 > 1.txt\n")
     slow = tmp_path / "bin" / "git"
@@ -264,11 +260,11 @@ async def test_the_terminals_ctrl_c_reaches_no_git(
     assert (house.root / "1.txt").read_text() == "1\n"
     assert house.sandboxes == []
     assert house.left() == []
-    house.whole()
+    house.assert_clean()
 
 
-async def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
-    """SIGKILL at random moments; the sandboxes of the dead are gone on with, not made anew."""
+async def test_after_repeated_kills_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+    """SIGKILL at random moments; the next watch resumes in the sandboxes that exist."""
     house = JobsHouse(tmp_path)
     dice = random.Random(5)
     for number in range(8):
@@ -286,12 +282,11 @@ async def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path: Pa
         finished = await house.watch_until_idle("--jobs", "3")
     assert finished.code == 0, finished.out
     made += sum(isinstance(event, SandboxCreated) for event in finished.events)
-    assert sorted(name for name, _ in house.archived) == [f"{number}.md" for number in range(8)]
+    assert sorted(name for name, _ in house.archived) == names(8)
     assert [(house.root / f"file-{number}.txt").read_text() for number in range(8)] == [f"{n}\n" for n in range(8)]
-    house.whole()
+    house.assert_clean()
     listed = await house.run("spawn", "list", "--json")
-    states = Counter(json.loads(line)["state"] for line in listed.out.splitlines())
-    assert states["done, removed"] >= 8
+    assert listed.out.count('"state":"done, removed"') >= 8
     assert (await house.run("spawn", "clean")).code == 0
     assert house.sandboxes == []
     assert len(house.git("branch").splitlines()) == 1

@@ -1,21 +1,20 @@
-"""What an agent was denied, and what a spawn makes of it: more permissions and another round, or its end."""
+"""Recovery from denied permissions: more permissions and another round, or the end of the spawn."""
 
 from __future__ import annotations
 
-import json
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from cuggino.events import PermissionError as Denied
 from cuggino.events import RecoveryAttempt
 from tests.process.house import Step, turn
-from tests.process.spawn_house import SpawnHouse, sections, tasks
+from tests.process.spawn_house import SpawnHouse, tasks
 
 
 def denied(command: str, tool: str = "Bash") -> Step:
@@ -24,22 +23,16 @@ def denied(command: str, tool: str = "Bash") -> Step:
 
 
 def attempt(number: int, *steps: Step) -> dict[str, Any]:
-    """What the agent does in one attempt, the first one in a new conversation, others told what is allowed now."""
+    """One attempt of the agent: the first in a new conversation, later ones with the message about permissions."""
     write: Step = {"do": "append", "path": "work.txt", "text": f"{number}\n"}
     when = {"resumed": True, "contains": "is allowed now"} if number > 1 else {"resumed": False}
     return turn(write, *steps, {"do": "say", "text": f"Attempt {number}."}, when=when)
-
-
-def _manifest(house: SpawnHouse) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((house.spawned / "manifest.json").read_text())
-    return manifest
 
 
 async def test_one_round_allows_all_that_was_denied_in_the_same_conversation(tmp_path: Path) -> None:
     first = attempt(1, denied("make build"), denied("ls -l | tee log.txt"), denied("make build"))
     house = SpawnHouse(tmp_path, tasks(first, attempt(2)))
     finished = await house.spawn("--json", *house.given())
-    assert finished.code == 0, finished.err
     assert [event for event in finished.events if isinstance(event, Denied)] == [
         Denied(error="Bash: make build", fix="allow the command `make build`"),
         Denied(error="Bash: ls -l | tee log.txt", fix="allow the command `ls -l | tee log.txt`"),
@@ -48,8 +41,8 @@ async def test_one_round_allows_all_that_was_denied_in_the_same_conversation(tmp
         RecoveryAttempt(attempt=1, max=1)
     ]
     assert finished.names.count("LLMStarted") == 2
-    assert _manifest(house)["allowedCommands"] == ["make build", "ls -l | tee log.txt"]
-    report = sections((house.spawned / "report.md").read_text())
+    assert house.manifest["allowedCommands"] == ["make build", "ls -l | tee log.txt"]
+    report = house.report
     assert report["Recovery"].splitlines() == [
         "- round 1: allow the command `make build`",
         "- round 1: allow the command `ls -l | tee log.txt`",
@@ -58,54 +51,49 @@ async def test_one_round_allows_all_that_was_denied_in_the_same_conversation(tmp
     assert house.shown(f"{house.branch}:work.txt") == "1\n2\n"
 
 
-async def test_the_limit_of_escalations_and_a_retry_after_it(tmp_path: Path) -> None:
+async def test_a_retry_after_the_limit_of_escalations_has_new_rounds(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(attempt(1, denied("make a")), attempt(2, denied("make b"))))
-    finished = await house.spawn(*house.given())
-    assert finished.code == 5
-    report = sections((house.spawned / "report.md").read_text())
+    await house.spawn(*house.given(), code=5)
+    report = house.report
     assert "**Status:** Stopped: permission denied" in report[""]
     assert "The limit of permission escalations is reached (1)." in report["What went wrong"]
     assert house.shown(f"{house.branch}:work.txt") == "1\n2\n"
-    assert _manifest(house)["allowedCommands"] == ["make a"]
+    assert house.manifest["allowedCommands"] == ["make a"]
     house.play(tasks(turn(denied("make b"), when={"resumed": True}), turn({"do": "say", "text": "Now it is done."})))
-    again = await house.retry()
-    assert again.code == 0, again.out
-    assert _manifest(house)["allowedCommands"] == ["make a", "make b"]
+    await house.retry()
+    assert house.manifest["allowedCommands"] == ["make a", "make b"]
 
 
-async def test_no_escalation_at_all(tmp_path: Path) -> None:
+async def test_without_escalations_the_first_denial_ends_it(tmp_path: Path) -> None:
     house = SpawnHouse(tmp_path, tasks(attempt(1, denied("make a"))))
-    finished = await house.spawn(*house.given(), "--max-permission-escalations", "0")
-    assert finished.code == 5
+    await house.spawn(*house.given(), "--max-permission-escalations", "0", code=5)
     assert house.names.count("RecoveryAttempt") == 0
 
 
-async def test_aggressive_goes_on_until_nothing_allows_it(tmp_path: Path) -> None:
+async def test_aggressive_continues_until_a_denial_cannot_be_fixed(tmp_path: Path) -> None:
     rounds = [attempt(number, denied(f"make {number}")) for number in range(1, 4)]
     never = attempt(4, denied("make 5"), denied("git push origin main"))
     house = SpawnHouse(tmp_path, tasks(*rounds, never))
-    finished = await house.spawn("--json", *house.given(), "--recovery", "aggressive")
-    assert finished.code == 1
+    finished = await house.spawn("--json", *house.given(), "--recovery", "aggressive", code=1)
     assert [event for event in finished.events if isinstance(event, RecoveryAttempt)] == [
         RecoveryAttempt(attempt=number, max=None) for number in (1, 2, 3)
     ]
     assert finished.events.count(Denied(error="Bash: git push origin main", fix=None)) == 1
-    report = sections((house.spawned / "report.md").read_text())
+    report = house.report
     assert "`git push`, which spawn.neverAllow denies" in report["What went wrong"]
     assert len(report["Recovery"].splitlines()) == 3
-    assert _manifest(house)["allowedCommands"] == ["make 1", "make 2", "make 3"]
+    assert house.manifest["allowedCommands"] == ["make 1", "make 2", "make 3"]
     assert house.shown(f"{house.branch}:work.txt") == "1\n2\n3\n4\n"
 
 
-async def test_words_in_a_tools_output_are_no_denial(tmp_path: Path) -> None:
-    said: Step = {"do": "tool", "name": "Bash", "output": "Permission denied: operation not permitted", "error": True}
-    house = SpawnHouse(tmp_path, tasks(attempt(1, said)))
+async def test_a_tools_output_is_not_taken_for_a_denial(tmp_path: Path) -> None:
+    output: Step = {"do": "tool", "name": "Bash", "output": "Permission denied: operation not permitted", "error": True}
+    house = SpawnHouse(tmp_path, tasks(attempt(1, output)))
     finished = await house.spawn("--json", *house.given())
-    assert finished.code == 0
     assert not any(isinstance(event, Denied) for event in finished.events)
 
 
-async def test_a_person_is_asked_for_each(tmp_path: Path) -> None:
+async def test_a_person_is_asked_about_each_denial(tmp_path: Path) -> None:
     first = attempt(1, denied("make a"), denied("make b"), denied("make c"), denied("make d"))
     house = SpawnHouse(tmp_path, tasks(first, attempt(2, denied("make b"), denied("make e"))))
     answers = ["what?", "allow", "deny", "all", "stop"]
@@ -114,26 +102,20 @@ async def test_a_person_is_asked_for_each(tmp_path: Path) -> None:
     assert "Bash: make a: allow the command `make a`?" in shown
     assert "[a]llow, [d]eny, allow [all], [s]top:" in shown
     assert "You stopped it." in shown
-    assert _manifest(house)["allowedCommands"] == ["make a", "make c", "make d"]
+    assert house.manifest["allowedCommands"] == ["make a", "make c", "make d"]
 
 
-async def test_a_person_who_denies_accepts_the_work_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("answer", "code"), [("d", 0), ("\x03", -2)], ids=["deny", "ctrl-c"])
+async def test_a_person_who_denies_accepts_the_work_and_ctrl_c_keeps_it(tmp_path: Path, answer: str, code: int) -> None:
     house = SpawnHouse(tmp_path, tasks(attempt(1, denied("make a"))))
-    code, shown = await _in_terminal(house, ["d"], *house.given(), "--recovery", "interactive")
-    assert code == 0, shown
-    assert house.shown(f"{house.branch}:work.txt") == "1\n"
-
-
-async def test_ctrl_c_at_the_question(tmp_path: Path) -> None:
-    house = SpawnHouse(tmp_path, tasks(attempt(1, denied("make a"))))
-    code, shown = await _in_terminal(house, ["\x03"], *house.given(), "--recovery", "interactive")
-    assert code == -2, shown
+    ended, shown = await _in_terminal(house, [answer], *house.given(), "--recovery", "interactive")
+    assert ended == code, shown
     assert house.shown(f"{house.branch}:work.txt") == "1\n"
     assert house.left() == []
 
 
 async def _in_terminal(house: SpawnHouse, answers: list[str], *arguments: str) -> tuple[int, str]:
-    """`cuggino spawn` in a terminal of its own, where each question gets the next answer."""
+    """Run `cuggino spawn` in a terminal of its own, and answer each question with the next answer."""
     master, slave = pty.openpty()
     os.set_blocking(master, False)
     process = await trio.lowlevel.open_process(
@@ -152,7 +134,7 @@ async def _in_terminal(house: SpawnHouse, answers: list[str], *arguments: str) -
             await trio.lowlevel.wait_readable(master)
             try:
                 shown += os.read(master, 65536)
-            except OSError:  # the last one who had the terminal is gone
+            except OSError:  # the terminal is closed
                 break
             if shown.count(b"[s]top: ") > asked and answers:
                 answer = answers.pop(0)
@@ -165,19 +147,3 @@ async def _in_terminal(house: SpawnHouse, answers: list[str], *arguments: str) -
 
 
 _RUN = "import sys; from cuggino import main; sys.exit(main.run(['spawn', 'Do it.', *sys.argv[1:]]))"
-
-
-def test_interactive_needs_a_terminal(tmp_path: Path) -> None:
-    house = SpawnHouse(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "cuggino", "spawn", "Do it.", "--recovery", "interactive"],
-        cwd=house.root,
-        env=house.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "needs a terminal" in done.stderr
-    assert not (house.state / "spawns").exists()

@@ -1,5 +1,5 @@
-"""Where a watch works on items. An item goes one way (`watch.item`); a place says where its loop runs and what becomes
-of its work.
+"""Places where a watch works on items. `watch.item` processes all items alike; a place runs the loop and integrates
+its work.
 
 To add a place, write a module with a `Place` and choose it in `open_place`.
 """
@@ -19,11 +19,11 @@ from cuggino.watch.intervals import WatchIntervals
 
 
 class ItemWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the work on an item.
+    """How the work on an item ended.
 
-    "done": its work is where it belongs, and the item leaves the backlog. "spec-issue": its spec issue is in the
-    project's inbox. "blocked": a person must look at it, `reason` says why. `clean_up` removes what is left of the
-    work, after the item has left the backlog.
+    "done": its work is integrated, so the item leaves the backlog. "spec-issue": the spec issue is in the project's
+    inbox. "blocked": a person must look at it; `reason` says why. `clean_up` deletes session or sandbox, after the item
+    has left the backlog.
     """
 
     end: Literal["done", "spec-issue", "blocked"]
@@ -32,23 +32,23 @@ class ItemWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(Protocol):
-    """Where items are worked on."""
+    """A place where items are worked on."""
 
     async def prepare(self) -> None:
-        """Finish what a watch that was killed had decided. Called once, before the first item."""
+        """Finish what a killed watch had decided. Called once, before the first item."""
         ...
 
     async def work(self, context: LoopContext, item: Item, sender: Callable[[str | None], Send]) -> ItemWork:
-        """Run the item's loop to its end, and integrate its work; resume what an earlier watch began.
+        """Run the item's loop to its end, and integrate its work. Resume what an earlier watch began.
 
-        Raises LoopError, or another CugginoError, when that failed: the item is tried again. Waits by
-        `context.sleep`: what that raises comes out of here. Cancelled, what was done so far is kept for a later watch.
+        Raise LoopError, or another CugginoError, if that fails: the item will be retried. Wait with `context.sleep`,
+        and let its exceptions through. Cancelled, keep the work so far for a later watch.
         """
         ...
 
 
 def open_place(jobs: int, sandboxes: SandboxContext, intervals: WatchIntervals) -> Place:
-    """Return the place for a watch that works on `jobs` items at a time."""
+    """Return the place for a watch that works on up to `jobs` items at a time."""
     if jobs == 1:
         from cuggino.watch.places.here import Here
 

@@ -19,7 +19,7 @@ class Here:
         self._intervals = intervals
 
     async def prepare(self) -> None:
-        """See `Place.prepare`: the start of every command has done it."""
+        """See `Place.prepare`: nothing is left to finish here."""
 
     async def work(self, context: LoopContext, item: Item, sender: Callable[[str | None], Send]) -> ItemWork:
         """See `Place.work`."""
@@ -35,4 +35,4 @@ class Here:
 
 
 async def _keep() -> None:
-    """A session that reached a limit can be resumed."""
+    """Keep the session: it can be resumed with a higher limit."""

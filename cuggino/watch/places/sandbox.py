@@ -1,8 +1,8 @@
 """Work on items in sandboxes, several at a time.
 
-The whole loop of an item runs in a sandbox of its own, with commits. When it is approved its work is integrated, one
-item after the other, and only then the item leaves the backlog. A watch that is interrupted or dies leaves the
-sandboxes; the next one resumes in them.
+The loop of an item runs in a sandbox of its own, with commits. Approved work is integrated, one item after the other,
+and only then does the item leave the backlog. A watch that is interrupted or killed leaves the sandboxes; the next one
+resumes in them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InSandbox:
     """A sandbox for each item."""
 
     def __init__(self, context: SandboxContext, intervals: WatchIntervals) -> None:
-        """Raises SandboxError if a secret of `spawn.secrets` cannot be read."""
+        """Raise SandboxError if a secret of `spawn.secrets` cannot be read."""
         self._context = context
         self._project = context.project
         self._config = msgspec.structs.replace(context.config, commit=True)
@@ -77,7 +77,7 @@ class InSandbox:
     async def _work(
         self, context: LoopContext, confinement: Confinement, item: Item, sender: Callable[[str | None], Send]
     ) -> ItemWork | None:
-        """Run the item's loop. None: it was approved, and its work is on the sandbox's branch."""
+        """Run the item's loop. Return None if it was approved: the work is on the sandbox's branch then."""
         sandbox = confinement.sandbox
         there = self._loop_context(context, confinement)
         last = await self._run_loop(there, item, sender)
@@ -102,7 +102,7 @@ class InSandbox:
     # ---- the sandbox
 
     def _unfinished(self, name: str) -> records.SandboxRecord | None:
-        """Return the sandbox in which an earlier watch worked on this item, if that has not ended."""
+        """Return the sandbox in which an earlier watch began to work on this item."""
         worked_in = (SandboxStage.MADE, SandboxStage.WORKED)
         for record in records.load_all(self._project):
             if record.sandbox.item == name and record.stage in worked_in and record.exists:
@@ -116,7 +116,7 @@ class InSandbox:
         return records.SandboxRecord(sandbox=sandbox, stage=SandboxStage.MADE)
 
     def _loop_context(self, context: LoopContext, confinement: Confinement) -> LoopContext:
-        """Return the loop's context in the sandbox: its own session files, commands and agents there."""
+        """Return a context for loops in the sandbox, with its session files, commands and agents."""
         project = Project(confinement.sandbox.root)
         project.prepare()
         return msgspec.structs.replace(
@@ -131,7 +131,7 @@ class InSandbox:
     async def _run_loop(
         self, there: LoopContext, item: Item, sender: Callable[[str | None], Send]
     ) -> LoopTerminalEvent:
-        """Run the item's loop to its end; one that was approved before a crash is not run again."""
+        """Run the item's loop to its end, unless it was approved before a crash."""
         for session in all_sessions(there.project):
             ended = session.state.ended
             if ended is not None and ended.outcome is Outcome.APPROVED and session.state.backlog_hash == item.digest:
@@ -161,7 +161,9 @@ class InSandbox:
             raise LoopError(result.reason, "integration")
         if settled.left_out:
             names = ", ".join(settled.left_out)
-            await send(SystemMessage(text=f"{item.name}: not integrated, as it may not be changed: {names}"))
+            await send(
+                SystemMessage(text=f"{item.name}: not integrated, since the manifest forbids changes there: {names}")
+            )
 
         async def clean_up() -> None:
             with trio.CancelScope(shield=True):
@@ -182,9 +184,9 @@ class InSandbox:
 
 
 async def prune(project: Project) -> None:
-    """Remove sandboxes that a killed watch had not made whole, or whose item is done.
+    """Remove sandboxes that a killed watch left incomplete, or whose item is done.
 
-    One with something in it, or on its branch, that exists nowhere else is kept.
+    A sandbox with work that exists nowhere else is kept.
     """
     for record in records.load_all(project):
         sandbox: Sandbox = record.sandbox
@@ -194,6 +196,6 @@ async def prune(project: Project) -> None:
             if record.stage is SandboxStage.REMOVING:
                 await finish_removal(project, sandbox, tip=record.tip)
                 continue
-            over = record.stage is SandboxStage.WORKED and not os.path.lexists(project.backlog / sandbox.item)
-            if over or record.stage is SandboxStage.MAKING:
+            done = record.stage is SandboxStage.WORKED and not os.path.lexists(project.backlog / sandbox.item)
+            if done or record.stage is SandboxStage.MAKING:
                 await remove(project, sandbox, force=False)

@@ -1,4 +1,4 @@
-"""`watch --jobs`, `spawn` and `ci watch` confine their agents in the same way. Real git; agents are functions."""
+"""`watch --jobs`, `spawn` and `ci watch` confine their agents in the same way. git is real; agents are functions."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from tests.process.sandbox.person import Person, git
 from tests.unit.stage import PromptCommands, StillRepository, Troupe
 
 KEY = "sk-login-of-the-agent"
-Does = Callable[[Path], Awaitable[None]]
+WorkIn = Callable[[Path], Awaitable[None]]
 
 
 class Agent:
-    """An agent of every role: it says its login, then does as it is told, and remembers its conversations."""
+    """An agent for all roles: it prints its login, calls `work`, and stores its conversations."""
 
     name = "fake"
     lacks = ""
     login_environment = ("FAKE_*",)
 
-    def __init__(self, does: Does) -> None:
-        self.does = does
+    def __init__(self, work: WorkIn) -> None:
+        self.work = work
         self.conversations: set[str] = set()
         self.ran: list[AgentOptions] = []
 
@@ -55,7 +55,7 @@ class Agent:
             self.conversations.add(f"own-{options.session_id}")
         await send(AgentMessage(text=f"My login is {KEY}."))
         if options.role in (Role.IMPLEMENTER, Role.WORKER):
-            await self.does(options.cwd)
+            await self.work(options.cwd)
         if options.role is Role.PLANNER:
             options.writable[0].write_text("# Plan\n")
         markers = {Role.PLANNER: PlanComplete, Role.IMPLEMENTER: Done, Role.REVIEWER: Approved}
@@ -93,17 +93,13 @@ async def writes(root: Path) -> None:
     (root / "kept").write_text("better\n")
 
 
-async def never_ends(_root: Path) -> None:
-    await trio.sleep_forever()
-
-
 class Sent(list[Event]):
     async def __call__(self, event: Event) -> None:
         self.append(event)
 
 
 async def work_on_an_item(person: Person, agent: Agent, sent: Sent) -> None:
-    """As `watch --jobs` does."""
+    """Work on an item as `watch --jobs` does."""
     person.project.prepare()
     (person.project.backlog / "a.md").write_text("Make it better.")
     item = read_item(person.project, "a.md")
@@ -123,7 +119,7 @@ async def work_on_an_item(person: Person, agent: Agent, sent: Sent) -> None:
 
 
 async def spawn(person: Person, agent: Agent, sent: Sent, config: Config | None = None, **task: float) -> int:
-    """As `spawn --integrate merge` does, with a manifest."""
+    """Work on a task as `spawn --integrate merge` does, with a manifest."""
     person.project.prepare()
     record = SpawnRecord(
         id=uuid7(),
@@ -131,7 +127,7 @@ async def spawn(person: Person, agent: Agent, sent: Sent, config: Config | None 
         started_at=datetime.now(UTC),
         prompt="Make it better",
     )
-    SpawnFiles(person.project, record.id).make()
+    SpawnFiles(person.project, record.id).create()
     context = SpawnContext(
         sandboxes=sandboxes(person, agent, config),
         now=lambda: datetime.now(UTC),
@@ -146,20 +142,16 @@ def shown(sent: Sent, person: Person) -> str:
     return "\n".join([*map(repr, sent), *kept])
 
 
-async def test_jobs_redact_and_search_the_agents_login(person: Person) -> None:
+@pytest.mark.parametrize("command", ["jobs", "spawn"])
+async def test_the_agents_login_is_redacted_and_must_not_be_in_a_commit(person: Person, command: str) -> None:
     agent, sent = Agent(writes_the_login), Sent()
-    with pytest.raises(LoopError, match="A secret is in its commits"):
-        await work_on_an_item(person, agent, sent)
-    assert "My login is ***" in shown(sent, person)
-    assert KEY not in shown(sent, person)
-    assert (person.root / "kept").read_text() == "as it was\n"
-
-
-async def test_spawn_redacts_and_searches_the_agents_login(person: Person) -> None:
-    agent, sent = Agent(writes_the_login), Sent()
-    assert await spawn(person, agent, sent) == 1
-    assert isinstance(sent[-1], SpawnCompleted)
-    assert "A secret is in its commits" in shown(sent, person)
+    if command == "jobs":
+        with pytest.raises(LoopError, match="A secret is in its commits"):
+            await work_on_an_item(person, agent, sent)
+    else:
+        assert await spawn(person, agent, sent) == 1
+        assert isinstance(sent[-1], SpawnCompleted)
+        assert "A secret is in its commits" in shown(sent, person)
     assert "My login is ***" in shown(sent, person)
     assert KEY not in shown(sent, person)
     assert (person.root / "kept").read_text() == "as it was\n"
@@ -203,7 +195,7 @@ async def test_a_stopped_repair_of_a_spawn_names_the_option_of_spawn(person: Per
     assert "The repair was stopped: it was silent for 0.5 s (--idle-timeout)" in texts
 
 
-async def test_a_setup_command_s_process_lives_as_long_as_the_task(person: Person) -> None:
+async def test_a_setup_commands_process_lives_as_long_as_the_task(person: Person) -> None:
     """The same in `ci`: tests/process/ci/test_agents.py."""
 
     async def looks(root: Path) -> None:

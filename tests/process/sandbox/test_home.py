@@ -178,9 +178,15 @@ async def test_a_base_that_moves_during_the_check_is_merged_again(sandbox: Sandb
 
 async def test_a_base_that_always_moves_is_given_up(sandbox: Sandbox) -> None:
     ours = commit(sandbox.folder, {"list": "x\n"})
-    result = await integrated(sandbox, check=moving(sandbox, 1000)[0])
-    assert (result.how, result.reason) == ("kept", "Others move main faster than it can be merged.")
-    assert (tip(sandbox), status(sandbox.folder)) == (ours, "")
+
+    async def check(root: Path) -> bool:
+        commit(sandbox.repository, {}, "moved")
+        return True
+
+    home = await integrate(integration(sandbox, check=check), Sent())
+    assert (home.how, home.reason) == ("kept", "main moved again during each of 5 merges.")
+    assert tip(sandbox) == ours
+    assert status(sandbox.folder) == ""
 
 
 async def test_eight_sandboxes_are_integrated_one_after_the_other(repository: Path, tmp_path: Path) -> None:
@@ -304,12 +310,11 @@ async def test_a_secret_in_the_commits_prevents_a_merge(sandbox: Sandbox) -> Non
 )
 async def test_without_a_target_branch_the_work_is_kept(sandbox: Sandbox, target: str | None, reason: str) -> None:
     commit(sandbox.folder, {"list": "x\n"})
-    result = await integrated(msgspec.structs.replace(sandbox, target=target))
-    assert (result.how, result.reason) == ("kept", reason)
-
-
-async def test_a_sandbox_without_a_branch_cannot_be_integrated(sandbox: Sandbox) -> None:
-    detached = msgspec.structs.replace(sandbox, branch=None)
+    detached = msgspec.structs.replace(sandbox, target=None)
+    home = await integrate(integration(detached), Sent())
+    assert (home.how, home.reason) == ("kept", "It did not start from a branch that it could be merged into.")
+    gone = msgspec.structs.replace(sandbox, target="gone")
+    assert (await integrate(integration(gone), Sent())).reason == "The branch gone does not exist any more."
     with pytest.raises(SandboxError, match="has no branch"):
         await integrate(msgspec.structs.replace(integration(sandbox), sandbox=detached), Sent())
 

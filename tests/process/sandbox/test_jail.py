@@ -1,6 +1,6 @@
-"""An agent's git in a sandbox: it works, it finds no credentials, and in a jail it changes nothing outside.
+"""An agent's git works in a sandbox and finds no credentials; in a jail the agent changes nothing outside.
 
-The jail is the one that the documents recommend. The tests of it need bubblewrap, and a machine that lets it work.
+The jail is the one that the documentation recommends. Its tests need bubblewrap, and a kernel that allows it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def _jails_work() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-needs_bubblewrap = pytest.mark.skipif(not _jails_work(), reason="bubblewrap is not there, or not allowed to work")
+needs_bubblewrap = pytest.mark.skipif(not _jails_work(), reason="bubblewrap is not installed or not allowed")
 
 
 def run(sandbox: Sandbox, script: str, environment: Mapping[str, str], jail: tuple[str, ...] = ()) -> tuple[str, str]:
-    """What an agent would do."""
+    """Run a script as an agent would. Return stdout and stderr."""
     words = [*launcher(jail, sandbox), "sh", "-c", script]
     done = subprocess.run(words, cwd=sandbox.root, env=environment, capture_output=True, check=False, text=True)
     return done.stdout, done.stderr
 
 
-async def its_environment(sandbox: Sandbox) -> dict[str, str]:
+async def environment_of(sandbox: Sandbox) -> dict[str, str]:
     return build_environment(
         ClaudeBackend().login_environment, SandboxManifest(), {}, os.environ, await git_variables(sandbox)
     )
@@ -61,12 +61,8 @@ async def test_a_jailed_agent_works_and_changes_nothing_outside(person: Person, 
     write(home / "notes", "the person's")
     before = person.belongings()
     sandbox = await provision(person.project, person.config(launcher=JAIL))
-    outside = [
-        person.top / "kept",
-        person.top / ".git" / "hooks" / "post-commit",
-        home / "notes",
-        tmp_path / "anywhere",
-    ]
+    hook = person.top / ".git" / "hooks" / "post-commit"
+    outside = [person.top / "kept", hook, home / "notes", tmp_path / "anywhere"]
     script = f"""
         set -u
         echo work > kept && echo new > new && git add --all && git commit -qm "the agent's" && git log --format=%an%s -1
@@ -85,9 +81,9 @@ async def test_a_jailed_agent_works_and_changes_nothing_outside(person: Person, 
         echo more > more
         touch ~/in-its-home /tmp/in-its-tmp && echo written
     """
-    out, err = run(sandbox, script, await its_environment(sandbox), JAIL)
+    out, err = run(sandbox, script, await environment_of(sandbox), JAIL)
     assert out.splitlines() == ["Adathe agent's", "written"], err
-    out, err = run(sandbox, "ls ~/in-its-home /tmp/in-its-tmp", await its_environment(sandbox), JAIL)
+    out, err = run(sandbox, "ls ~/in-its-home /tmp/in-its-tmp", await environment_of(sandbox), JAIL)
     assert out == f"{home}/in-its-home\n", "its home is there at the next attempt, its /tmp is not"
     settled = await settle(sandbox, permits(), "Work")
     assert person.log(f"main..{sandbox.branch}") == ["Work", "the agent's"]
@@ -109,19 +105,19 @@ async def test_a_jailed_agent_works_and_changes_nothing_outside(person: Person, 
 
 
 @pytest.mark.parametrize("words", [(), LAUNCHER], ids=["worktree", "clone"])
-async def test_its_git_works_and_finds_no_credentials(person: Person, words: tuple[str, ...], tmp_path: Path) -> None:
-    program = write(
-        tmp_path / "helper", f"#!/bin/sh\ntouch {tmp_path}/asked\necho username=ada\necho password=secret\n"
-    )
+async def test_an_agents_git_works_and_finds_no_credentials(
+    person: Person, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    helper = f"#!/bin/sh\ntouch {tmp_path}/asked\necho username=ada\necho password=secret\n"
+    program = write(tmp_path / "helper", helper)
     program.chmod(0o755)
-    write(
-        Path(os.environ["HOME"], ".gitconfig"), f"[user]\nname = Ada\nemail = a@b\n[credential]\nhelper = {program}\n"
-    )
+    configuration = f"[user]\nname = Ada\nemail = a@b\n[credential]\nhelper = {program}\n"
+    write(Path(os.environ["HOME"], ".gitconfig"), configuration)
     git(person.top, "config", "credential.helper", str(program))
     git(person.top, "config", "core.askPass", str(program))
     git(person.top, "config", "http.https://github.com/.extraHeader", "AUTHORIZATION: basic c2VjcmV0")
     sandbox = await provision(person.project, person.config(launcher=words))
-    environment = await its_environment(sandbox)
+    environment = await environment_of(sandbox)
     out, _ = run(sandbox, "printf 'protocol=https\\nhost=github.com\\n\\n' | git credential fill", environment)
     assert out == ""
     assert not (tmp_path / "asked").exists()
@@ -130,7 +126,6 @@ async def test_its_git_works_and_finds_no_credentials(person: Person, words: tup
         assert git(sandbox.folder, *header, environment=environment).strip() == ""
     _, err = run(sandbox, "git ls-remote ssh://git@127.0.0.1/nowhere", environment)
     assert "transport 'ssh' not allowed" in err
-    out, err = run(
-        sandbox, "echo x > new && git add new && git commit -qm new && git log -1 --format='%an <%ae> %s'", environment
-    )
+    commit = "echo x > new && git add new && git commit -qm new && git log -1 --format='%an <%ae> %s'"
+    out, err = run(sandbox, commit, environment)
     assert out == "Ada <a@b> new\n", err

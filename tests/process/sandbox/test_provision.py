@@ -232,7 +232,7 @@ async def test_making_and_removing_wait_for_the_repository_s_lock(person: Person
     common = person.top / ".git"
     async with trio.open_nursery() as nursery, repository_lock(common):
         nursery.start_soon(provision, person.project, person.config())
-        await _until(lambda: records.load_all(person.project) != ())
+        await _until(lambda: records.load_all(person.project) != [])
         await trio.sleep(0.2)
         assert listing(common / "worktrees") == []
     (record,) = records.load_all(person.project)
@@ -265,7 +265,7 @@ async def test_sandboxes_whose_making_was_killed_can_be_removed(person: Person) 
     before = person.belongings()
     process = await trio.lowlevel.open_process(_program(person, 6), start_new_session=True)
     with trio.fail_after(120):
-        await _until(lambda: records.load_all(person.project) != ())
+        await _until(lambda: records.load_all(person.project) != [])
         await trio.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)  # git, too
     await process.wait()
@@ -288,7 +288,7 @@ async def test_a_cancelled_sandbox_leaves_nothing(person: Person, seconds: float
     if scope.cancelled_caught:
         assert person.branches == ["main"]
         assert left(person) == []
-        assert records.load_all(person.project) == ()
+        assert records.load_all(person.project) == []
 
 
 async def test_a_clone_has_the_history_of_the_base_and_nothing_else(person: Person) -> None:

@@ -175,7 +175,7 @@ async def test_a_killed_removal_that_was_to_keep_the_branch_keeps_it_without_for
     await refused(person, sandbox, "neither pushed nor merged")
     assert not sandbox.folder.exists()
     assert sandbox.branch in person.branches
-    assert record_of(person, sandbox).stage is SandboxStage.HOME
+    assert record_of(person, sandbox).stage is SandboxStage.INTEGRATED
 
 
 async def test_a_killed_watch_s_decisions_about_items_are_finished(person: Person) -> None:

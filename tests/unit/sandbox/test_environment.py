@@ -1,4 +1,4 @@
-"""What an agent in a sandbox gets of the person's environment: little, and none of their credentials."""
+"""An agent in a sandbox gets little of the person's environment, and no credentials."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def build(manifest: SandboxManifest | None = None, secrets: dict[str, str] | Non
     return build_environment(ClaudeBackend().login_environment, manifest or SandboxManifest(), secrets or {}, PERSON)
 
 
-def test_what_comes_from_the_person() -> None:
+def test_only_a_few_variables_and_the_login_are_inherited() -> None:
     environment = {name: value for name, value in build().items() if not name.startswith("GIT_")}
     kept = ("PATH", "HOME", "LANG", "LC_TIME", "TMPDIR", "ANTHROPIC_API_KEY", "HTTPS_PROXY")
     assert environment == {name: PERSON[name] for name in kept}
     assert not any("secret" in value for value in build().values())
 
 
-def test_git_has_no_configuration_of_the_person_s_and_asks_nobody() -> None:
+def test_git_ignores_the_persons_configuration_and_does_not_prompt() -> None:
     environment = build()
     assert environment["GIT_CONFIG_GLOBAL"] == "/dev/null"
     assert environment["GIT_TERMINAL_PROMPT"] == "0"
@@ -55,7 +55,7 @@ def test_git_has_no_configuration_of_the_person_s_and_asks_nobody() -> None:
     assert settings["credential.helper"] == ""
 
 
-def test_what_a_manifest_may_wish_for_and_what_not() -> None:
+def test_a_manifest_cannot_set_variables_that_change_programs() -> None:
     wished = {"DJANGO_SETTINGS": "test", "PATH": "/evil", "LD_PRELOAD": "x", "GIT_DIR": "x", "NODE_OPTIONS": "-r x"}
     more = {"ANTHROPIC_BASE_URL": "http://evil", "A=B": "x", "": "x", "ZERO": "a\0b", "BASH_ENV": "x", "GH_TOKEN": "x"}
     assert build(SandboxManifest(environment={**wished, **more})) == {**build(), "DJANGO_SETTINGS": "test"}
@@ -72,12 +72,12 @@ def test_what_a_manifest_may_wish_for_and_what_not() -> None:
         ("file:ü", "SECRET"),
     ],
 )
-def test_secrets_have_names(reference: str, name: str) -> None:
+def test_a_secret_is_a_variable_named_after_its_reference(reference: str, name: str) -> None:
     assert secret_name(reference) == name
     assert build(secrets={reference: "value"}) == {**build(), name: "value"}
 
 
-def test_a_launcher_is_told_where() -> None:
+def test_a_launchers_placeholders_are_replaced() -> None:
     sandbox = Sandbox(
         id="1",
         repository=Path("/r"),

@@ -1,4 +1,4 @@
-"""Values of secrets: where they come from, and that no text, event or bytes have them afterwards."""
+"""Secrets: how they are read, and that redacted text, bytes and events do not contain them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ VALUE = 'hunter2 "quoted"/ü+line\nbreak'
 # ---- values -----------------------------------------------------------------------------------
 
 
-def test_only_what_is_allowed_and_wished_for(tmp_path: Path) -> None:
+def test_only_requested_secrets_that_are_allowed_are_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from a file\n")
-    environment = {"TOKEN": "from the environment", "OTHER": "not wished for", "THIRD": "not allowed"}
+    environment = {"TOKEN": "from the environment", "OTHER": "not requested", "THIRD": "not allowed"}
     allowed = ("env:TOKEN", "env:OTHER", "file:key")
     values = read_secrets(["file:key", "env:TOKEN", "env:THIRD", "env:TOKEN"], allowed, environment, tmp_path)
     assert values == {"file:key": "from a file", "env:TOKEN": "from the environment"}
@@ -32,7 +32,7 @@ def test_only_what_is_allowed_and_wished_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reference", ["env:MISSING", "env:EMPTY", "env:SHORT", "file:missing", "file:binary", "file:."]
 )
-def test_what_is_not_there_is_named_and_its_value_is_not(tmp_path: Path, reference: str) -> None:
+def test_an_error_names_the_secret_and_never_its_value(tmp_path: Path, reference: str) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe secret")
     with pytest.raises(SandboxError) as caught:
         read_secrets([reference], [reference], {"EMPTY": "", "SHORT": "xyz"}, tmp_path)
@@ -44,11 +44,11 @@ def test_what_is_not_there_is_named_and_its_value_is_not(tmp_path: Path, referen
 # ---- redaction --------------------------------------------------------------------------------
 
 
-def test_in_a_text() -> None:
+def test_a_secret_in_a_text_is_masked() -> None:
     assert Redaction(["swordfish"]).text("the swordfish, and a swordfish") == f"the {MASK}, and a {MASK}"
 
 
-def test_a_text_without_one_is_the_same() -> None:
+def test_a_text_without_secrets_is_returned_as_it_is() -> None:
     text = "nothing to hide"
     assert Redaction(["swordfish"]).text(text) is text
     assert Redaction([]).text(text) is text
@@ -66,15 +66,13 @@ def test_a_text_without_one_is_the_same() -> None:
         (["abcdefgh", "cdef"], "abcdefgh", MASK),
     ],
 )
-def test_values_that_overlap(values: list[str], text: str, expected: str) -> None:
-    """No part of one is left because another was taken out first."""
+def test_overlapping_secrets_are_masked_together(values: list[str], text: str, expected: str) -> None:
     assert Redaction(values).text(text) == expected
     assert Redaction(values).bytes(text.encode()) == expected.encode()
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=4), st.text("abc", max_size=40))
-def test_no_value_and_no_rest_of_one_is_left(values: list[str], text: str) -> None:
-    """Every sign that is within some occurrence of a value is gone, and no other."""
+def test_exactly_the_characters_of_secrets_are_removed(values: list[str], text: str) -> None:
     hidden = {
         position
         for value in values
@@ -82,7 +80,7 @@ def test_no_value_and_no_rest_of_one_is_left(values: list[str], text: str) -> No
         if text.startswith(value, begin)
         for position in range(begin, begin + len(value))
     }
-    kept = "".join(sign for position, sign in enumerate(text) if position not in hidden)
+    kept = "".join(char for position, char in enumerate(text) if position not in hidden)
     redacted = Redaction(values).text(text)
     assert redacted.replace(MASK, "") == kept
     assert not any(value in piece for value in values for piece in redacted.split(MASK))
@@ -90,7 +88,7 @@ def test_no_value_and_no_rest_of_one_is_left(values: list[str], text: str) -> No
 
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("behind", ["", "x", "xy"])
-def test_within_other_encodings(shift: int, behind: str) -> None:
+def test_encoded_secrets_are_masked(shift: int, behind: str) -> None:
     redaction = Redaction([VALUE])
     around = "u" * shift + VALUE + behind
     for text in (
@@ -105,12 +103,12 @@ def test_within_other_encodings(shift: int, behind: str) -> None:
     assert redaction.finds(around.encode("utf-16"))
 
 
-def test_the_lines_of_a_long_one() -> None:
+def test_single_lines_of_a_secret_are_masked() -> None:
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n"
     assert Redaction([key]).text("   3\tMIIEvQIBADANBg") == f"   3\t{MASK}"
 
 
-def test_an_event_however_deep() -> None:
+def test_an_event_is_redacted_at_any_depth() -> None:
     redaction = Redaction(["swordfish"])
     call = ToolCall(
         id="1", name="Bash", input={"command": "echo swordfish", "swordfish": ["a", {"b": "swordfish"}], "n": 3}

@@ -36,7 +36,7 @@ def now() -> datetime:
         (PingEvent(), {}),
     ],
 )
-def test_each_event_counts_for_what_it_is(event: Event, counted: dict[str, int]) -> None:
+def test_each_event_is_counted(event: Event, counted: dict[str, int]) -> None:
     after = advance(BEFORE, event, LATER)
     assert after.last_activity == LATER
     assert {name: getattr(after, name) for name in counted} == counted
@@ -44,14 +44,16 @@ def test_each_event_counts_for_what_it_is(event: Event, counted: dict[str, int])
     assert all(getattr(after, name) == 0 for name in others - set(counted))
 
 
-def test_a_denial_is_one_error_and_not_two() -> None:
+def test_a_denial_is_counted_as_one_error() -> None:
     failed = advance(BEFORE, ToolResult(id="1", output="denied", is_error=True), LATER)
     denied = advance(failed, events.PermissionError(error="Bash: ls", fix=None), LATER)
     assert (denied.permission_errors, denied.other_errors) == (1, 0)
 
 
 class Watched:
-    def __init__(self, *, idle: float, total: float) -> None:
+    """A monitor, with the events that it sends."""
+
+    def __init__(self, *, idle: float = 120, total: float = 1800) -> None:
         self.events: list[Event] = []
         self.monitor = Monitor(idle=idle, total=total, now=now, send=self.send)
 
@@ -59,35 +61,30 @@ class Watched:
         self.events.append(event)
 
 
-async def test_an_agent_that_says_nothing_is_stopped_when_it_was_idle_too_long(autojump_clock: MockClock) -> None:
-    watched = Watched(idle=120, total=1800)
+@pytest.mark.parametrize(
+    ("pause", "event", "ends_at", "timeout"),
+    [(50, PingEvent(), 170, "idle-timeout"), (0, ToolCall(id="1", name="Bash"), 1800, "total-timeout")],
+)
+async def test_an_idle_agent_is_stopped_but_a_running_tool_is_activity(
+    autojump_clock: MockClock, pause: float, event: Event, ends_at: float, timeout: str
+) -> None:
+    watched = Watched()
     with watched.monitor.begin():
-        await trio.sleep(50)
-        await watched.monitor.see(PingEvent())
+        await trio.sleep(pause)
+        await watched.monitor.see(event)
         await trio.sleep_forever()
-    assert trio.current_time() == 170
-    assert watched.monitor.timeout == "idle-timeout"
+    assert (trio.current_time(), watched.monitor.timeout) == (ends_at, timeout)
 
 
-async def test_a_tool_that_runs_is_activity_until_the_total_time_is_over(autojump_clock: MockClock) -> None:
-    watched = Watched(idle=120, total=1800)
-    with watched.monitor.begin():
-        await watched.monitor.see(ToolCall(id="1", name="Bash"))
-        await trio.sleep_forever()
-    assert trio.current_time() == 1800
-    assert watched.monitor.timeout == "total-timeout"
-
-
-async def test_the_total_time_goes_on_over_all_attempts(autojump_clock: MockClock) -> None:
-    watched = Watched(idle=120, total=200)
+async def test_the_total_time_counts_all_attempts(autojump_clock: MockClock) -> None:
+    watched = Watched(total=200)
     with watched.monitor.begin() as first:
         await trio.sleep(100)
     assert not first.cancelled_caught
     with watched.monitor.begin():
         await watched.monitor.see(ToolCall(id="1", name="Bash"))
         await trio.sleep_forever()
-    assert trio.current_time() == 200
-    assert watched.monitor.timeout == "total-timeout"
+    assert (trio.current_time(), watched.monitor.timeout) == (200, "total-timeout")
 
 
 async def test_a_pause_between_attempts_ends_with_the_total_time(autojump_clock: MockClock) -> None:
@@ -99,21 +96,19 @@ async def test_a_pause_between_attempts_ends_with_the_total_time(autojump_clock:
     assert (trio.current_time(), watched.monitor.timeout) == (200, "total-timeout")
 
 
-async def test_progress_is_told_every_five_seconds_at_most_and_only_when_something_happens(
-    autojump_clock: MockClock,
-) -> None:
-    watched = Watched(idle=120, total=1800)
+async def test_progress_is_reported_every_five_seconds_at_most_and_only_after_events(autojump_clock: MockClock) -> None:
+    watched = Watched()
     with watched.monitor.begin():
         for _ in range(20):
             await trio.sleep(1)
             await watched.monitor.see(ToolCall(id="1", name="Read"))
         await trio.sleep(60)
-    told = [event.state.files_read for event in watched.events if isinstance(event, ProgressUpdate)]
-    assert told == [5, 10, 15, 20]
+    reported = [event.state.files_read for event in watched.events if isinstance(event, ProgressUpdate)]
+    assert reported == [5, 10, 15, 20]
 
 
-async def test_the_last_fifty_lines_are_kept_and_no_more(autojump_clock: MockClock) -> None:
-    watched = Watched(idle=120, total=1800)
+async def test_only_the_last_fifty_lines_are_kept(autojump_clock: MockClock) -> None:
+    watched = Watched()
     for number in range(100):
         await watched.monitor.see(AgentMessage(text=f"line {number}"))
     await watched.monitor.see(ToolResult(id="1", output="\n".join(map(str, range(1000)))))

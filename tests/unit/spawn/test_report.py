@@ -1,4 +1,4 @@
-"""A report as a person reads it."""
+"""The Markdown of a spawn's report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cuggino.spawn.report import ChangedFile, SpawnReport, render_report
 ID = "01a20036-613d-7871-98ae-4c8044faa5da"
 
 
-def test_the_whole_of_it() -> None:
+def test_a_complete_report() -> None:
     report = SpawnReport(
         id=ID,
         title="Greet by name",
@@ -46,7 +46,7 @@ def test_the_whole_of_it() -> None:
 
 
 @pytest.mark.parametrize("status", get_args(SpawnStatus))
-def test_what_there_is_nothing_of_is_left_out(status: SpawnStatus) -> None:
+def test_empty_sections_are_left_out(status: SpawnStatus) -> None:
     report = render_report(SpawnReport(id=ID, title="t", status=status, seconds=0, folder="p", branch="spawn/x"))
     assert [line for line in report.splitlines() if line.startswith("#")] == [
         f"## Spawn Complete: t (spawn-id: {ID})",
@@ -55,7 +55,7 @@ def test_what_there_is_nothing_of_is_left_out(status: SpawnStatus) -> None:
     assert "**Branch:** spawn/x" in report
 
 
-def test_an_agent_s_last_lines_cannot_end_their_own_fence_nor_a_title_its_line() -> None:
+def test_an_agents_lines_cannot_end_their_fence_and_a_title_cannot_end_its_line() -> None:
     report = render_report(
         SpawnReport(
             id=ID,
