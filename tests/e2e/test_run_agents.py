@@ -165,6 +165,6 @@ async def test_a_watch_with_another_agent_for_each_role(tmp_path: Path) -> None:
         ]
         assert house.commits == ["The work\n"]
         assert [name for name, _ in house.archived] == ["1.md"]
-        [found] = [event for event in running.told if isinstance(event, WatchTbdItemFound)]
+        [found] = [event for event in running.reported if isinstance(event, WatchTbdItemFound)]
         assert found.content == "No title"
         assert [*house.wip, *house.left()] == []

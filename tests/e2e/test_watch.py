@@ -51,7 +51,7 @@ async def test_items_are_planned_implemented_reviewed_committed_and_archived(tmp
         with trio.fail_after(90):
             finished = await house.run("watch", "--until-idle", "--json")
         assert finished.code == 0, finished.err
-        assert finished.told == [
+        assert finished.reported == [
             *(WatchProcessingItem(filename="1.md"), WatchItemCompleted(filename="1.md")),
             *(WatchProcessingItem(filename="2.md"), WatchItemCompleted(filename="2.md")),
             WatchEnded(reason="idle", completed=2, exit_code=0),
@@ -85,9 +85,9 @@ async def test_an_audit_reads_raises_what_it_finds_and_can_write_nothing(tmp_pat
             running.send(signal.SIGINT)
             code, seconds = await running.end()
         assert (code, seconds < 2) == (-signal.SIGINT, True)
-        assert running.told[-2:] == STOPPED
+        assert running.reported[-2:] == STOPPED
 
-        found = [event for event in running.told if isinstance(event, WatchTbdItemFound)]
+        found = [event for event in running.reported if isinstance(event, WatchTbdItemFound)]
         assert [event.content for event in found] == ["No title\n\napp.md has none.", "No code"]
         files = {path.name: path.read_text() for path in (house.state / "tbd").iterdir()}
         assert files == {event.filename: f"{event.content}\n" for event in found}
@@ -119,12 +119,12 @@ async def test_ctrl_c_interrupts_an_audit_and_the_command_that_hides_from_it(tmp
             running.send(signal.SIGINT)
             code, seconds = await running.end()
         assert (code, seconds < LATEST) == (-signal.SIGINT, True)
-        told = [
-            type(event).__name__ for event in running.told if not isinstance(event, WatchBacklogWaiting | WatchIdle)
+        reported = [
+            type(event).__name__ for event in running.reported if not isinstance(event, WatchBacklogWaiting | WatchIdle)
         ]
-        assert told[:2] == ["WatchAuditStarted", "WatchTbdItemFound"]
-        assert sorted(told[2:4]) == ["WatchAuditInterrupted", "WatchStopping"]
-        assert told[4:] == ["WatchEnded"]
+        assert reported[:2] == ["WatchAuditStarted", "WatchTbdItemFound"]
+        assert sorted(reported[2:4]) == ["WatchAuditInterrupted", "WatchStopping"]
+        assert reported[4:] == ["WatchEnded"]
         assert [path.read_text() for path in (house.state / "tbd").iterdir()] == ["Raised\n"]
         assert [*house.wip, *house.left()] == []
 
@@ -142,7 +142,7 @@ async def test_a_usage_limit_is_waited_for_and_after_ctrl_c_the_next_watch_goes_
             running.send(signal.SIGINT)
             code, seconds = await running.end()
         assert (code, seconds < 2) == (-signal.SIGINT, True)
-        assert running.told == [WatchProcessingItem(filename="1.md"), *STOPPED]
+        assert running.reported == [WatchProcessingItem(filename="1.md"), *STOPPED]
         [waiting] = [event for event in running.events if isinstance(event, AgentWaiting)]
         assert waiting.until > resets_at
         assert [path.name for path in house.backlog.iterdir()] == ["1.md"]

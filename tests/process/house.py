@@ -71,7 +71,7 @@ class Printed:
         return [type(event).__name__ for event in self.events]
 
     @property
-    def told(self) -> list[WatchLoopEvent]:
+    def reported(self) -> list[WatchLoopEvent]:
         """The watch's own events."""
         return [event for event in self.events if isinstance(event, WatchLoopEvent)]
 

@@ -97,7 +97,7 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
         finished = await house.watch_until_idle("--jobs", "4")
     assert finished.code == 0, finished.out
     assert sorted(name for name, _ in house.archived) == [f"{number:02}.md" for number in range(40)]
-    assert Counter(event.filename for event in finished.told if isinstance(event, WatchItemCompleted)) == Counter(
+    assert Counter(event.filename for event in finished.reported if isinstance(event, WatchItemCompleted)) == Counter(
         f"{number:02}.md" for number in range(40)
     )
     house.assert_clean()
@@ -179,7 +179,7 @@ async def test_an_item_that_cannot_be_merged_is_blocked_and_its_work_kept(tmp_pa
     with trio.fail_after(60):
         finished = await house.watch_until_idle("--jobs", "2")
     assert finished.code == 1
-    assert "list.txt" in next(event.reason for event in finished.told if isinstance(event, WatchItemBlocked))
+    assert "list.txt" in next(event.reason for event in finished.reported if isinstance(event, WatchItemBlocked))
     house.assert_clean()
     assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
     (sandbox,) = house.sandboxes

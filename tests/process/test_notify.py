@@ -21,7 +21,7 @@ def house(tmp_path: Path) -> House:
 
 
 def configure(house: House, code: str, *events: str) -> None:
-    """Notify with a Python program; `told` in it is a file in the project's root."""
+    """Notify with a Python program; `reported` in it is a file in the project's root."""
     command = [sys.executable, "-c", f"import sys, time, pathlib; told = pathlib.Path('told')\n{code}"]
     write(house, command, *events)
 
@@ -34,7 +34,7 @@ def write(house: House, command: list[str], *events: str) -> None:
 APPEND = "with told.open('a') as file: file.write(sys.stdin.read())"
 
 
-def told(house: House) -> list[LogLine]:
+def reported(house: House) -> list[LogLine]:
     path = house.root / "told"
     return [decode_log_line(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
@@ -49,7 +49,7 @@ async def test_the_program_gets_the_log_lines_of_the_configured_events(house: Ho
     with trio.fail_after(30):
         done = await house.run("run", "-f", "it")
     assert done.code == 0
-    lines = told(house)
+    lines = reported(house)
     assert [type(line.event).__name__ for line in lines] == ["PlanningStart", "LoopApproved"]
     logged = {(line.session, str(line.event)) for line in house.logged()}
     assert all((line.session, str(line.event)) in logged for line in lines)
@@ -108,7 +108,7 @@ async def test_a_flood_does_not_slow_the_loop(house: House) -> None:
         assert running.names.count("Note") == 2000
     without, flooded = seconds
     assert flooded < 4 * without + 4  # a hundredth of a second for each would be twenty
-    contents = [int(line.event.content) for line in told(house)]  # type: ignore[union-attr]
+    contents = [int(line.event.content) for line in reported(house)]  # type: ignore[union-attr]
     assert 30 < len(contents) < 1000
     assert contents == sorted(contents)
     assert len(complaints(house)) == 1

@@ -38,7 +38,7 @@ def at_gate(**more: Any) -> dict[str, Any]:
     return script(implementer=[PROGRESS, (AT_GATE, *DONE)], **more)
 
 
-async def told(house: House) -> dict[str, Any]:
+async def reported(house: House) -> dict[str, Any]:
     """What `cuggino status --json` says."""
     done = await house.run("status", "--json")
     assert (done.code, done.err) == (0, "")
@@ -88,11 +88,11 @@ async def test_status_shows_a_run_in_progress(house: House) -> None:
     with trio.fail_after(60):
         async with house.started(*RUN) as run:
             await house.at_gate()
-            found = await told(house)
+            found = await reported(house)
             page = (await house.run("status")).out.splitlines()
             house.open_gate()
             assert (await run.end())[0] == 0
-        after = await told(house)
+        after = await reported(house)
     assert found["holder"] | {"since": None} == {
         "pid": run.process.pid,
         "command": "cuggino run",
@@ -122,12 +122,12 @@ async def test_status_shows_a_watch_in_progress_with_its_backlog(house: House) -
     with trio.fail_after(60):
         async with house.watching() as watch:
             await house.at_gate()
-            working = await told(house)
+            working = await reported(house)
             (house.state / "spec-issues" / "mine.md").write_text("unclear\n")
-            behind = await told(house)
+            behind = await reported(house)
             house.open_gate()
             await watch.until("WatchSpecIssueWaiting")
-            waiting = await told(house)
+            waiting = await reported(house)
             watch.send(signal.SIGINT)
             await watch.end()
     assert [job["backlogFile"] for job in working["work"]["jobs"]] == ["1-日本.md"]
@@ -149,7 +149,7 @@ async def test_a_killed_run_is_shown_as_crashed_and_its_session_as_interrupted(h
             await house.at_gate()
             run.send(signal.SIGKILL)
             await run.end()
-        found = await told(house)
+        found = await reported(house)
         (session,) = await sessions(house)
         house.open_gate()
         assert (await house.run("run", "--resume")).code == 0
@@ -233,9 +233,9 @@ async def test_a_running_run_is_followed_to_its_end(house: House) -> None:
                 codes = [(await follower.end())[0] for follower in (all_of_it, one)]
     assert session["outcome"] == "running"
     assert codes == [0, 0]
-    told = [event for event in run.events if type(event).__name__ != "PingEvent"]
-    assert all_of_it.events == told
-    assert one.events == told
+    reported = [event for event in run.events if type(event).__name__ != "PingEvent"]
+    assert all_of_it.events == reported
+    assert one.events == reported
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

@@ -81,7 +81,7 @@ async def test_items_are_done_in_filename_order_and_new_ones_when_they_arrive(tm
             house.item("c.md", "third")
             await running.until("WatchIdle", 2)
             await stop(running)
-    assert running.told == [
+    assert running.reported == [
         *done("a.md", "b.md"),
         *waiting(WatchBacklogWaiting()),
         *done("c.md"),
@@ -114,7 +114,7 @@ async def test_an_item_edited_meanwhile_is_done_again_and_a_deleted_one_is_not(t
             house.open_gate()
             await running.until("WatchIdle", 2)
             await stop(running)
-    assert running.told == [
+    assert running.reported == [
         WatchProcessingItem(filename="a.md"),
         WatchItemNotRemoved(filename="a.md", reason="changed"),
         *done("a.md"),
@@ -158,7 +158,7 @@ async def test_no_file_in_the_backlog_ends_the_watch(tmp_path: Path) -> None:
     with trio.fail_after(40):
         finished = await house.watch_until_idle()
     assert finished.code == 1, finished.err
-    blocked = {event.filename: event.reason for event in finished.told if isinstance(event, WatchItemBlocked)}
+    blocked = {event.filename: event.reason for event in finished.reported if isinstance(event, WatchItemBlocked)}
     assert blocked == {
         "empty.md": "it is empty",
         "no text.md": "it is not valid UTF-8: byte 0xff in line 2",
@@ -166,7 +166,7 @@ async def test_no_file_in_the_backlog_ends_the_watch(tmp_path: Path) -> None:
         "\\udcff.md": "its name is not valid UTF-8",
     }
     assert {path.name for path in backlog.iterdir()} == ignored | set_aside
-    completed = [event.filename for event in finished.told if isinstance(event, WatchItemCompleted)]
+    completed = [event.filename for event in finished.reported if isinstance(event, WatchItemCompleted)]
     assert completed == sorted([*good, "link.md"])
     [link] = [path for path in (house.state / "archive").iterdir() if path.is_symlink()]
     assert link.name.endswith("-link.md")
@@ -196,7 +196,7 @@ async def test_folders_that_are_deleted_are_made_again(tmp_path: Path) -> None:
             house.open_gate()
             await running.until("WatchIdle", 2)
             await stop(running)
-    assert running.told[2:-2] == [*done("a.md"), *waiting(WatchBacklogWaiting())]
+    assert running.reported[2:-2] == [*done("a.md"), *waiting(WatchBacklogWaiting())]
     assert house.archived == [("a.md", "words")]
 
 
@@ -221,7 +221,7 @@ async def test_a_backlog_that_cannot_be_read_three_times_in_a_row_ends_the_watch
             code, _ = await running.end()
     assert code == 3
     message = f"{folder} cannot be read: Not a directory."
-    assert running.told[2:] == [
+    assert running.reported[2:] == [
         *(WatchPollFailed(attempt=attempt, message=message) for attempt in (1, 2)),
         WatchSpecIssueWaiting(),
         *(WatchPollFailed(attempt=attempt, message=message) for attempt in (1, 2, 3)),
@@ -275,7 +275,7 @@ async def test_work_ends_an_audit_and_all_of_its_processes(tmp_path: Path) -> No
     assert [(path.name, path.read_text()) for path in sorted(tbd.iterdir())] == [
         (event.filename, f"{event.content}\n") for event in found
     ]
-    assert [event for event in running.told if not isinstance(event, WatchTbdItemFound | WatchIdle)] == [
+    assert [event for event in running.reported if not isinstance(event, WatchTbdItemFound | WatchIdle)] == [
         WatchBacklogWaiting(),
         WatchAuditStarted(),
         WatchAuditInterrupted(),
@@ -348,11 +348,11 @@ async def test_items_that_fail_or_cost_too_much_are_blocked_and_the_rest_is_done
     with trio.fail_after(30):
         finished = await house.watch_until_idle()
     assert finished.code == 1, finished.err
-    failed = [event for event in finished.told if isinstance(event, WatchItemFailed)]
+    failed = [event for event in finished.reported if isinstance(event, WatchItemFailed)]
     assert [(event.attempt, event.retry_in) for event in failed] == [(1, 0.05), (2, 0.1), (3, None)]
     assert all("I am lost" in event.message for event in failed)
     taken = WatchProcessingItem(filename="a.md")
-    assert finished.told == [
+    assert finished.reported == [
         *(event for one in failed for event in (taken, one)),
         WatchItemBlocked(filename="a.md", reason=f"it failed 3 times: {failed[0].message}"),
         WatchProcessingItem(filename="b.md"),
@@ -374,7 +374,7 @@ async def test_a_provider_that_is_down_is_waited_for(tmp_path: Path) -> None:
     house.item("a.md")
     with trio.fail_after(20):
         finished = await house.watch_until_idle()
-    assert finished.told == [*done("a.md"), ended("idle", 1, 0)]
+    assert finished.reported == [*done("a.md"), ended("idle", 1, 0)]
     assert len([event for event in finished.events if isinstance(event, AgentWaiting)]) == 2
     assert finished.names.count("PlanningStart") == 1
     assert finished.names.count("ImplementingStart") == 3
@@ -395,7 +395,7 @@ async def test_validation_runs_alone_every_n_items_and_at_the_end(tmp_path: Path
     def validated(completed: int) -> list[WatchLoopEvent]:
         return [WatchValidationStarted(completed=completed), WatchValidationPassed(completed=completed)]
 
-    assert finished.told == [
+    assert finished.reported == [
         *done(*names[:2]),
         *validated(2),
         *done(*names[2:4]),
@@ -418,12 +418,12 @@ async def test_the_exit_code_of_until_idle_shows_what_is_left(tmp_path: Path) ->
     with trio.fail_after(30):
         finished = await house.run("watch", "--until-idle", "--json")
         assert finished.code == 0
-        assert finished.told == [*done("a.md", "b.md"), ended("idle", 2, 0)]
+        assert finished.reported == [*done("a.md", "b.md"), ended("idle", 2, 0)]
         house.item("empty.md", "")
         assert (await house.run("watch", "--until-idle")).code == 1
         (house.state / "spec-issues" / "one.md").write_text("Which?")
         finished = await house.run("watch", "--until-idle", "--json")
-    assert (finished.code, finished.told) == (4, [ended("idle", 0, 4)])
+    assert (finished.code, finished.reported) == (4, [ended("idle", 0, 4)])
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ async def at(place: Place, folder: Path, *arguments: str) -> AsyncIterator[tuple
 
 def after_the_press(running: Running) -> list[WatchLoopEvent]:
     """The watch's events from the first press on."""
-    names = [type(event) for event in running.told]
-    return running.told[names.index(WatchStopping) :]
+    names = [type(event) for event in running.reported]
+    return running.reported[names.index(WatchStopping) :]
 
 
 async def assert_resumes(house: House, place: Place) -> None:
@@ -159,7 +159,7 @@ async def test_one_press_ends_every_wait_at_once(tmp_path: Path, where: str) -> 
     assert (code, seconds < PROMPT) == (SIGINT, True)
     audit = [WatchAuditInterrupted()] if where == "auditing" else []
     assert sorted(map(repr, after_the_press(running)[:-1])) == sorted(map(repr, [stopping("drain", 0), *audit]))
-    assert running.told[-1] == interrupted()
+    assert running.reported[-1] == interrupted()
     if place.planned:
         await assert_resumes(house, place)
 
@@ -173,8 +173,8 @@ async def test_one_press_lets_the_running_item_finish(tmp_path: Path, where: str
         house.open_gate()
         code, _ = await running.end()
     assert code == SIGINT
-    told = [event for event in after_the_press(running) if "Validation" not in type(event).__name__]
-    assert told == [stopping("drain", 1), WatchItemCompleted(filename="a.md"), interrupted(1)]
+    reported = [event for event in after_the_press(running) if "Validation" not in type(event).__name__]
+    assert reported == [stopping("drain", 1), WatchItemCompleted(filename="a.md"), interrupted(1)]
     assert ("WatchValidationPassed" in running.names) == (where == "a check command")
     assert house.archived == [("a.md", "precious")]
     assert [path.name for path in house.backlog.iterdir()] == ["b.md"]
@@ -229,8 +229,8 @@ async def test_sigterm_interrupts_at_once(tmp_path: Path, where: str) -> None:
         running.send(signal.SIGTERM)
         code, seconds = await running.end()
     assert (code, seconds < PROMPT) == (-signal.SIGTERM, True)
-    assert stopping("interrupt", place.active) in running.told
-    assert running.told[-1] == interrupted(1 if where == "validating" else 0, exit_code=143)
+    assert stopping("interrupt", place.active) in running.reported
+    assert running.reported[-1] == interrupted(1 if where == "validating" else 0, exit_code=143)
     assert b"Traceback" not in running.err
     assert [path.name for path in house.backlog.iterdir()] == (
         [] if where in ("waiting", "auditing", "validating") else ["a.md"]
@@ -261,7 +261,7 @@ async def test_a_third_press_kills_agents_that_ignore_signals(tmp_path: Path, wh
     assert (code, seconds < PROMPT) == (SIGINT, True)
     stages = [event.stage for event in running.events if isinstance(event, WatchStopping)]
     assert stages == ["drain", "interrupt", "kill"]
-    assert running.told[-1] == interrupted()
+    assert running.reported[-1] == interrupted()
 
 
 # ---- closed output ----------------------------------------------------------------------------
