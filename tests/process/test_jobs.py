@@ -22,7 +22,8 @@ from cuggino.events import (
     WatchItemCompleted,
     WatchItemFailed,
 )
-from tests.process.house import House, Step, quick_watch, turn, until_exists
+from tests.process.house import Step, quick_watch, turn, until_exists
+from tests.process.spawn_house import SpawnHouse
 
 RUN: Step = {"do": "run", "command": "sh .cuggino/backlog/*.md"}
 THINK: Step = {"do": "think", "seconds": 0.2}
@@ -53,24 +54,12 @@ def names(count: int) -> list[str]:
     return [f"{number}.md" for number in range(count)]
 
 
-class JobsHouse(House):
-    """A house with its sandboxes below the home folder."""
-
+class JobsHouse(SpawnHouse):
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
-        self.home = self.home.rename(folder / self.canary)  # in sandboxes only HOME shows whose a process is
-        (self.root / "list.txt").write_text("first\nsecond\nthird\n")
         (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")
-        self.git("commit", "-qm", "a list")
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {**super().environment, "XDG_STATE_HOME": str(self.home / "state")}
-
-    @property
-    def sandboxes(self) -> list[Path]:
-        return sorted((self.home / "state").glob("cuggino/*/*"))
+        self.git("commit", "-q", "--amend", "--no-edit")
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """Return the entries of `cuggino spawn list --json`, by title."""
@@ -101,9 +90,8 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
         f"{number:02}.md" for number in range(40)
     )
     house.assert_clean()
-    assert [(house.root / f"file-{number:02}.txt").read_text() for number in range(40)] == [
-        f"{number}\n" for number in range(40)
-    ]
+    for number in range(40):
+        assert (house.root / f"file-{number:02}.txt").read_text() == f"{number}\n"
     assert {"second-7", "second-8"} <= set((house.root / "list.txt").read_text().split())
     assert [event.paths for event in finished.events if isinstance(event, ConflictsFound)] == [("list.txt",)]
     first_parents = house.git("log", "--first-parent", "--format=%s").splitlines()
