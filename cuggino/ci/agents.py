@@ -84,11 +84,11 @@ class SandboxedFixers:
     async def fix_check(self, failure: Failure, log: str, cause: str, head: str, send: Send, /) -> FixResult:
         """Have an agent fix a failed check."""
         note = _failure(failure, log, cause)
-        return await self._fix("fixer", "failure", note, f"Fix {failure.name}", head, send)
+        return await self._fix("fixer", note, f"Fix {failure.name}", head=head, send=send)
 
     async def fix_thread(self, thread: Thread, comments: tuple[Comment, ...], head: str, send: Send, /) -> FixResult:
         """Have an agent deal with a review thread."""
-        return await self._fix("thread", "thread", _thread(thread, comments), f"Review: {thread.path}", head, send)
+        return await self._fix("thread", _thread(thread, comments), f"Review: {thread.path}", head=head, send=send)
 
     async def fix_conflict(self, base: str, head: str, send: Send, /) -> FixResult:
         """Merge the base into the branch, with an agent where git cannot."""
@@ -103,11 +103,12 @@ class SandboxedFixers:
     # ---- how it is done
 
     async def _fix(
-        self, role: Literal["fixer", "thread"], key: str, note: str, title: str, head: str, send: Send
+        self, role: Literal["fixer", "thread"], note: str, title: str, *, head: str, send: Send
     ) -> FixResult:
         try:
             async with self._sandbox(head) as confinement, background() as left_running:
                 await confinement.set_up(left_running, send)
+                key = "failure" if role == "fixer" else role
                 path = _write_note(confinement, f"{key}.md", note)
                 command = self._config.check_command
                 check = f"- The project's check command: `{command}`\n" if command else ""
@@ -178,7 +179,7 @@ class SandboxedFixers:
     @asynccontextmanager
     async def _sandbox(self, head: str, manifest: SandboxManifest | None = None) -> AsyncIterator[Confinement]:
         await self._branch.fetch(head)
-        sandbox = await provision(self._project, self._config, base=head, detached=True, title=self._title, target=None)
+        sandbox = await provision(self._project, self._config, base=head, detached=True, title=self._title)
         try:
             chosen = manifest or default_manifest(sandbox.root, self._config)
             yield await confine(self._context, sandbox, chosen, foreign=True)

@@ -14,7 +14,7 @@ from cuggino.git.run import SAFE, git_output, run_git
 class GitBranch:
     """The real `Branch`: `name` at `remote`, which is a remote's name or a URL, of the pull request `number`."""
 
-    def __init__(self, root: Path, common_dir: Path, remote: str, name: str, host: str, number: int) -> None:
+    def __init__(self, root: Path, common_dir: Path, remote: str, name: str, *, host: str, number: int) -> None:
         self.name = name
         self._root = root
         self._number = number

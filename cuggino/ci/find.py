@@ -49,7 +49,9 @@ class PullRequestAddress:
         """Return the pull request's branch, which may be in another repository."""
         owner, _, name = (pull.head_repository or str(self.slug)).partition("/")
         remote = await Remotes(self.root).address(Slug(owner, name, self.slug.host), self.slug)
-        return GitBranch(self.root, await common_dir(self.root), remote, pull.branch, self.slug.host, self.number)
+        return GitBranch(
+            self.root, await common_dir(self.root), remote, pull.branch, host=self.slug.host, number=self.number
+        )
 
 
 async def find_pull_request(root: Path, pr: str | None) -> PullRequestAddress:

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import EllipsisType
 
 import msgspec
 import trio
@@ -45,15 +44,15 @@ async def provision(
     detached: bool = False,
     title: str = "",
     id: str | None = None,  # noqa: A002 - it is the sandbox's
-    target: str | EllipsisType | None = ...,
     item: str | None = None,
 ) -> Sandbox:
     """Make a sandbox at the commit `base` (or HEAD), on the new branch `spawn/<id>` or `detached`.
 
-    `target` defaults to `base` if that is a local or remote branch, else to the branch of HEAD. If this fails or is
-    cancelled, nothing is left behind. Raises SandboxError, GitError or StorageError.
+    Its work is integrated into `base` if that is a local or remote branch, else into the branch of HEAD; that of a
+    detached one into none. If this fails or is cancelled, nothing is left behind. Raises SandboxError, GitError or
+    StorageError.
     """
-    sandbox = await planned(project, config, base, detached=detached, title=title, id=id or uuid7(), target=target)
+    sandbox = await planned(project, config, base, detached=detached, title=title, id=id or uuid7())
     sandbox = msgspec.structs.replace(sandbox, item=item)
     project.prepare()
     save(project, sandbox, SandboxStage.MAKING)
@@ -90,7 +89,6 @@ async def planned(
     detached: bool,
     title: str,
     id: str,  # noqa: A002
-    target: str | EllipsisType | None,
 ) -> Sandbox:
     """Return the sandbox that `provision` would make. Raise SandboxError without a repository or such a commit."""
     try:
@@ -117,7 +115,7 @@ async def planned(
         git_dir=common / "worktrees" / id,
         branch=None if detached else f"spawn/{id}",
         base=commit.stdout.decode().strip(),
-        target=await _target(project.root, base) if isinstance(target, EllipsisType) else target,
+        target=None if detached else await _target(project.root, base),
         cloned=bool(config.spawn.launcher),
         specs=config.specs_path,
         title=title,

@@ -141,7 +141,7 @@ class Spawn:
         project = self._context.project
         if records.find(project, self._record.id) is None:
             config, base = self._context.config, self._record.task.base
-            await planned(project, config, base, detached=False, title="", id=self._record.id, target=None)
+            await planned(project, config, base, detached=False, title="", id=self._record.id)
 
     async def _evaluate(self, given: SandboxManifest | None) -> SandboxManifest:
         if self._record.manifest is not None:

@@ -30,7 +30,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A backend. `unseen` are behaviours that cannot be tested with it, each with the reason."""
 
     name: BackendName
-    tells_a_failed_command: bool = True
+    reports_a_failed_command: bool = True
     """Its protocol reports a failed command; otherwise only the model learns of it."""
     writes_elsewhere: bool = False
     """Its permissions do not prevent a read-only role from writing elsewhere."""

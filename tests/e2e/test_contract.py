@@ -32,7 +32,7 @@ CASES = {
     for case in (
         Case(name="claude"),
         Case(name="codex"),
-        Case(name="gemini", tells_a_failed_command=False),
+        Case(name="gemini", reports_a_failed_command=False),
         Case(
             name="opencode",
             unseen={"test_a_provider_that_is_not_there": "it tries again for a minute, and nothing makes that shorter"},
@@ -156,7 +156,7 @@ def test_a_tools_result_belongs_to_its_call(conversation: Conversation) -> None:
     assert len({call.id for call in calls}) == 3
     assert "looked" in results[0].output
     assert "“ü”" in results[2].output
-    failed = CASES[conversation.backend].tells_a_failed_command
+    failed = CASES[conversation.backend].reports_a_failed_command
     assert [result.is_error for result in results] == [False, False, failed]
     assert "cat made.txt" in str(calls[2].input)
     assert (conversation.project / "made.txt").read_text() == "“ü”\n"

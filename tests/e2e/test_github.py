@@ -116,7 +116,7 @@ async def test_graphql_errors_are_in_an_answer(server: GitHubServer, github: Git
 
 
 @pytest.mark.parametrize("broken", [DROPPED, CUT])
-async def test_a_broken_connection_is_no_answer(server: GitHubServer, github: GitHub, broken: Reply) -> None:
+async def test_a_broken_connection_gives_no_answer(server: GitHubServer, github: GitHub, broken: Reply) -> None:
     server.fail("graphql", broken)
     with pytest.raises(GitHubError, match="EOF"):
         await github.graphql("query { viewer { login } }")

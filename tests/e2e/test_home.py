@@ -204,7 +204,7 @@ async def test_a_bad_gateway_and_a_short_rate_limit_are_waited_for(
 )
 @pytest.mark.usefixtures("slept")
 async def test_if_no_pull_request_can_be_opened_the_pushed_branch_is_kept(
-    sandbox: Sandbox, pulls: Pulls, server: GitHubServer, fault: Reply, times: int, words: str
+    sandbox: Sandbox, pulls: Pulls, server: GitHubServer, *, fault: Reply, times: int, words: str
 ) -> None:
     server.fail("repos/o/r/pulls", *[fault] * times, method="POST")
     result = await run(sandbox)

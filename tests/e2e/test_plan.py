@@ -43,7 +43,7 @@ SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 async def planning(
     folder: Path, claude_path: Path, script: Script, *, program: Sequence[str] = PLAN
 ) -> AsyncIterator[tuple[ClaudeHouse, Shell]]:
-    """A terminal with `cuggino plan` in it, or a shell. An issue waits, and claude, told so, plays this script."""
+    """A terminal with `cuggino plan` in it, or a shell. An issue waits, and claude plays this script."""
     with claude_house(folder, claude_path, others={BEGIN: script}) as house, trio.fail_after(60):
         known(house)
         house.add = {"TERM": "xterm-256color", "PS1": "ready> "}

@@ -75,7 +75,7 @@ async def test_an_audit_reads_raises_what_it_finds_and_can_write_nothing(tmp_pat
     auditor: Script = [
         [Say("I look."), read("{project}/.specs/app.md")],
         [Say("<TO_BE_DISCUSSED>No title\n\napp.md has", " none.</TO_BE_DISCUSSED>"), bash("ls")],
-        [write("{project}/mended.md", "x\n"), write("{findings}/mine.md", "x\n")],
+        [write("{project}/fixed.md", "x\n"), write("{findings}/mine.md", "x\n")],
         [Say("I may not.\n\n<TO_BE_DISCUSSED>No code</TO_BE_DISCUSSED>\n\nThat is all.")],
     ]
     with claude_house(tmp_path, claude_path, auditor=[auditor], audit=True) as house, trio.fail_after(30):
@@ -97,7 +97,7 @@ async def test_an_audit_reads_raises_what_it_finds_and_can_write_nothing(tmp_pat
         assert running.events.index(found[0]) < running.events.index(calls[2]), "it is saved as soon as it is raised"
         results = [event for event in running.events if isinstance(event, ToolResult)]
         assert [result.is_error for result in results] == [False, False, True, True]
-        assert not (house.root / "mended.md").exists()
+        assert not (house.root / "fixed.md").exists()
         assert "# App" in house.requests("auditor")[1].tool_results[0]
         assert house.agents == ["auditor"]
         assert [*house.wip, *house.left()] == []

@@ -272,7 +272,7 @@ class Running(Printed):
             self.err += chunk
 
     async def until(self, what: str | PrintableEvent, times: int = 1) -> None:
-        """Wait until an event of this kind, or this very event, was printed so often."""
+        """Wait until an event of this kind, or this very event, was printed that many times."""
         while (self.names.count(what) if isinstance(what, str) else self.events.count(what)) < times:
             assert not self._ended, f"it ended without {what}: {self.names[-5:]} {self.err.decode()}"
             await self._more.wait()

@@ -57,7 +57,9 @@ async def test_a_text_may_begin_with_a_dash_or_come_from_stdin(house: House) -> 
     assert (house.backlog / "020-csv-is-ignored.md").exists()
 
 
-@pytest.mark.parametrize(("arguments", "told"), [(("add", " "), "empty"), (("add", "-"), "empty"), (("add",), "TEXT")])
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [(("add", " "), "empty"), (("add", "-"), "empty"), (("add",), "TEXT")]
+)
 async def test_nothing_to_add_is_refused(house: House, arguments: tuple[str, ...], expected: str) -> None:
     finished = await house.run("backlog", *arguments)
     assert finished.code == 2

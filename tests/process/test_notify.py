@@ -22,7 +22,7 @@ def house(tmp_path: Path) -> House:
 
 def configure(house: House, code: str, *events: str) -> None:
     """Notify with a Python program; `reported` in it is a file in the project's root."""
-    command = [sys.executable, "-c", f"import sys, time, pathlib; told = pathlib.Path('told')\n{code}"]
+    command = [sys.executable, "-c", f"import sys, time, pathlib; reported = pathlib.Path('reported')\n{code}"]
     write(house, command, *events)
 
 
@@ -31,11 +31,11 @@ def write(house: House, command: list[str], *events: str) -> None:
     (house.root / ".cuggino.json").write_text(json.dumps(config))
 
 
-APPEND = "with told.open('a') as file: file.write(sys.stdin.read())"
+APPEND = "with reported.open('a') as file: file.write(sys.stdin.read())"
 
 
 def reported(house: House) -> list[LogLine]:
-    path = house.root / "told"
+    path = house.root / "reported"
     return [decode_log_line(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
@@ -97,7 +97,7 @@ async def test_a_flood_does_not_slow_the_loop(house: House) -> None:
     house.play(script(implementer=[turn(*notes, *DONE, times=0)]))
     seconds = []
     for wanted in ("LoopFailed", "Note"):
-        write(house, ["sh", "-c", "cat >> told"], wanted)
+        write(house, ["sh", "-c", "cat >> reported"], wanted)
         with trio.fail_after(60):
             begun = trio.current_time()
             async with house.started("run", "-f", "it") as running:

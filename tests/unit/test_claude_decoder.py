@@ -327,7 +327,7 @@ def test_a_usage_limit_may_leave_open_when_it_resets(moment: float | None) -> No
         (None, LlmSessionErrorKind.CRASHED),
     ],
 )
-def test_the_status_tells_the_kind_when_nothing_else_does(status: int | None, kind: LlmSessionErrorKind) -> None:
+def test_the_status_decides_the_kind_when_nothing_else_does(status: int | None, kind: LlmSessionErrorKind) -> None:
     failed = encode(type="result", subtype="success", is_error=True, api_error_status=status, result="API Error")
     assert Run([INIT, failed], exit_status=1).error.kind is kind
 

@@ -44,7 +44,7 @@ def test_a_name_that_is_not_utf8_is_an_item_and_can_be_opened(tmp_path: Path) ->
 
 
 def test_directories_pipes_and_broken_links_are_not_items(tmp_path: Path) -> None:
-    """Links in a circle, and those through something that is no folder, fail otherwise than those to nowhere."""
+    """Links in a circle, and those through something that is not a folder, fail otherwise than those to nowhere."""
     folder = tmp_path / "backlog"
     folder.mkdir()
     (tmp_path / "real.md").touch()

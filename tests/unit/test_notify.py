@@ -152,7 +152,7 @@ async def test_events_that_do_not_fit_are_dropped_and_reported_once(autojump_clo
     ids=["two seconds", "no longer than needed", "killed", "cancelled", "cancelled and slow"],
 )
 async def test_queued_events_have_two_seconds_at_the_end_even_if_it_was_cancelled(
-    autojump_clock: MockClock, seconds: float, cancelled: bool, force_kill: bool, notified: list[str], lasts: float
+    autojump_clock: MockClock, *, seconds: float, cancelled: bool, force_kill: bool, notified: list[str], lasts: float
 ) -> None:
     with trio.CancelScope() as interrupted:
         async with Bell(takes(seconds)).open() as bell:

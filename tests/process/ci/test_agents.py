@@ -60,7 +60,7 @@ class Scene:
         self.ran: list[AgentOptions] = []
         self.events: list[Event] = []
         self.forgotten: list[str] = []
-        self.branch = GitBranch(self.root, self.root / ".git", "origin", "change", "github.com", 12)
+        self.branch = GitBranch(self.root, self.root / ".git", "origin", "change", host="github.com", number=12)
         children = Children(marker=uuid7().replace("-", ""), force_kill=trio.Event())
         self.agents = SandboxedFixers(
             SandboxContext(
@@ -101,7 +101,7 @@ class Scene:
     async def send(self, event: Event) -> None:
         self.events.append(event)
 
-    async def mend(self) -> Any:
+    async def fix(self) -> Any:
         return await self.agents.fix_check(FAILURE, "the log", "the cause", self.head, self.send)
 
     @property
@@ -142,7 +142,7 @@ async def test_what_an_agent_did_is_one_commit_with_our_words(scene: Scene) -> N
         return f"Done with {KEY}."
 
     scene.does = does
-    work = await scene.mend()
+    work = await scene.fix()
     assert not work.failed
     assert work.files == ("a.py", "new ü.txt")
     assert work.summary.startswith("Done with ***.")
@@ -161,7 +161,7 @@ async def test_what_an_agent_did_is_one_commit_with_our_words(scene: Scene) -> N
 
 
 async def test_nothing_changed(scene: Scene) -> None:
-    work = await scene.mend()
+    work = await scene.fix()
     assert (work.tip, work.files, work.summary, work.failed) == (None, (), "nothing", False)
     assert scene.left == []
 
@@ -172,7 +172,7 @@ async def test_the_agents_login_in_what_it_wrote_stops_the_push(scene: Scene) ->
         return "ok"
 
     scene.does = does
-    work = await scene.mend()
+    work = await scene.fix()
     assert work.failed
     assert work.tip is None
     assert "notes.txt" in work.summary
@@ -191,7 +191,7 @@ async def test_what_it_reads_are_files_that_are_not_brought_home(scene: Scene) -
     scene.does = does
     triage = await scene.agents.triage(FAILURE, "the log", scene.head, scene.send)
     assert (triage.verdict, triage.cause) == ("flake", "chance")
-    await scene.mend()
+    await scene.fix()
     comments = (comment(1, body="Why?"), comment(2, "bot", "NONE", bot=True, body="Because."))
     work = await scene.agents.fix_thread(thread("t", *comments, left_out=3), comments, scene.head, scene.send)
     assert work.tip is None
@@ -225,9 +225,9 @@ async def test_an_agent_that_fails(scene: Scene, kind: LlmSessionErrorKind, rais
     scene.does = does
     if raised:
         with pytest.raises(LlmSessionError):
-            await scene.mend()
+            await scene.fix()
     else:
-        work = await scene.mend()
+        work = await scene.fix()
         assert (work.failed, work.summary) == (True, "why")
     assert scene.left == []
 
@@ -238,7 +238,7 @@ async def test_the_setup_command_runs_without_the_persons_login(
     environment(tmp_path, monkeypatch)
     scene = Scene(tmp_path, setup_command="env | grep -v FAKE > environment.txt")
     scene.does = lambda root, _: (root / "environment.txt").read_text()
-    work = await scene.mend()
+    work = await scene.fix()
     assert f"PATH={os.environ['PATH']}" in work.summary
     assert "GH_TOKEN" not in work.summary
     assert "environment.txt" in work.files
@@ -256,29 +256,29 @@ async def test_what_the_setup_command_leaves_running_lives_while_the_agent_works
         return str(seen[0].exists())
 
     scene.does = does
-    assert (await scene.mend()).summary == "True"
+    assert (await scene.fix()).summary == "True"
     assert not seen[0].exists()
     assert scene.forgotten == [options.session_id for options in scene.ran], "its conversation is deleted"
 
 
 async def test_a_watch_that_was_killed_leaves_sandboxes_that_the_next_one_removes(scene: Scene) -> None:
-    await provision(scene.project, scene.config, base=scene.head, detached=True, title="ci watch #12", target=None)
+    await provision(scene.project, scene.config, base=scene.head, detached=True, title="ci watch #12")
     other = await provision(scene.project, scene.config, title="ci watch #12")
     await scene.agents.prune()
     assert [record.sandbox.id for record in records.load_all(scene.project)] == [other.id]
 
 
-async def test_a_head_that_is_not_here_is_fetched_and_one_that_is_gone_told(scene: Scene) -> None:
+async def test_a_head_that_is_not_here_is_fetched_and_one_that_is_gone_is_reported(scene: Scene) -> None:
     clone = scene.root.parent / "clone"
     git(scene.root.parent, "clone", "-q", "-b", "change", str(scene.bare), str(clone))
     git(clone, "commit", "-q", "--allow-empty", "-m", "others")
     git(clone, "push", "-q")
     refs = git(scene.root, "for-each-ref")
     scene.head = git(clone, "rev-parse", "HEAD")
-    assert (await scene.mend()).failed is False
+    assert (await scene.fix()).failed is False
     assert git(scene.root, "for-each-ref") == refs
     scene.head = "1" * 40
-    work = await scene.mend()
+    work = await scene.fix()
     assert work.failed
     assert "no longer has the commit" in work.summary
 
@@ -373,7 +373,7 @@ async def test_the_state_file_is_in_no_status_and_no_commit(scene: Scene, below:
     assert "mine.txt" in git(scene.root, "status", "--porcelain", "--untracked-files=all")
 
 
-def test_a_state_file_that_is_no_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_state_file_that_is_not_valid_utf_8_is_reported_with_its_line(tmp_path: Path) -> None:
     file = StateFile(Project.find(tmp_path), 12)
     file.path.parent.mkdir()
     file.path.write_bytes(b"# CI Watch State: PR #12\n\n\xff\n")

@@ -304,19 +304,19 @@ async def test_a_secret_in_the_commits_prevents_a_merge(sandbox: Sandbox) -> Non
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        (None, "It began at no branch that it could be merged into."),
+        (None, "It did not start from a branch that it could be merged into."),
         ("gone", "The branch gone does not exist any more."),
     ],
 )
 async def test_without_a_target_branch_the_work_is_kept(sandbox: Sandbox, target: str | None, reason: str) -> None:
     commit(sandbox.folder, {"list": "x\n"})
-    detached = msgspec.structs.replace(sandbox, target=None)
-    home = await integrate(integration(detached), Sent())
-    assert (home.how, home.reason) == ("kept", "It did not start from a branch that it could be merged into.")
-    gone = msgspec.structs.replace(sandbox, target="gone")
-    assert (await integrate(integration(gone), Sent())).reason == "The branch gone does not exist any more."
+    result = await integrated(msgspec.structs.replace(sandbox, target=target))
+    assert (result.how, result.reason) == ("kept", reason)
+
+
+async def test_a_sandbox_without_a_branch_cannot_be_integrated(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="has no branch"):
-        await integrate(msgspec.structs.replace(integration(sandbox), sandbox=detached), Sent())
+        await integrated(msgspec.structs.replace(sandbox, branch=None))
 
 
 async def test_an_integration_runs_no_hooks(sandbox: Sandbox, tmp_path: Path) -> None:

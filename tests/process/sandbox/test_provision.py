@@ -148,7 +148,6 @@ async def test_a_branch_as_the_base_is_the_target(person: Person) -> None:
     project, config = person.project, person.config()
     for base, target in (("develop", "develop"), ("origin/release/2", "release/2"), ("HEAD~0", "main")):
         assert (await provision(project, config, base=base)).target == target
-    assert (await provision(project, config, base="develop", target="other")).target == "other"
 
 
 async def test_a_sandbox_that_cannot_be_made_leaves_nothing(person: Person, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_a_green_pull_request(clock: MockClock, world: World) -> None:
 @pytest.mark.parametrize(("state", "exit_", "code"), [("MERGED", "pr_merged", 0), ("CLOSED", "pr_closed", 1)])
 @pytest.mark.parametrize("poll", [1, 3])
 async def test_a_merged_or_closed_pull_request_ends_it(
-    clock: MockClock, world: World, state: str, exit_: str, code: int, poll: int
+    clock: MockClock, world: World, *, state: str, exit_: str, code: int, poll: int
 ) -> None:
     world.checks(test="IN_PROGRESS")
     world.at[poll] = lambda: world.change(state=state, head=None, checks=())

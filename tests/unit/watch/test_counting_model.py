@@ -39,14 +39,9 @@ def model(actions: Sequence[Action], count: int) -> tuple[list[Seen], list[tuple
     for now in sorted(moment for moment in moments if moment < HORIZON):
         while todo and todo[0][0] == now:
             _, kind, folder = todo.pop(0)
-            if kind in ("change", "silent"):
-                held[folder] += 1
-            if kind == "change":
-                changes[folder].append(now)
-            if kind == "break":
-                broken.add(folder)
-            if kind == "repair":
-                broken.clear()
+            held[folder] += kind in ("change", "silent")
+            changes[folder] += [now] * (kind == "change")
+            broken = {"break": broken | {folder}, "repair": set()}.get(kind, broken)
         ends = [end(folder) for folder in range(count)]
         recount = now >= last + 60_000
         normal = last < 0 or min(ends) <= now or (recount and math.inf in ends)
