@@ -54,7 +54,7 @@ class GitBranch:
         if not await self._has(commit):
             await self.fetch_from(self._remote.address, self.name)
         if not await self._has(commit):
-            raise GitError(f"{self.name} of {self._remote.address} does not have the commit {commit} any more.")
+            raise GitError(f"{self.name} of {self._remote.address} no longer has the commit {commit}.")
 
     async def _has(self, commit: str) -> bool:
         return (await run_git(self._root, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0

@@ -101,7 +101,7 @@ def _stopping(event: events.WatchStopping) -> str:
             kept = f" {items} {'stays' if one else 'stay'} in the backlog." if event.active else ""
             return f"Interrupting: running work has 5 s to end.{kept} Ctrl+C again kills it now."
         case "kill":
-            return "Killing everything that still runs. Ctrl+C again has no effect."
+            return "Killing everything that still runs."
 
 
 def watch_outcome(event: events.WatchEnded) -> tuple[str, str]:

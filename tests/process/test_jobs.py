@@ -124,8 +124,8 @@ async def test_status_shows_each_item_that_is_worked_on(tmp_path: Path) -> None:
     assert {job["phase"] for job in jobs.values()} == {"implementing"}
     states = [(item["name"], item["state"]) for item in working["backlog"]]
     assert states == [("1.md", "working"), ("2.md", "working"), ("3.md", "ready")]
-    lines = sorted(line for line in page if line.startswith("Works on"))
-    assert lines == ["Works on    1.md: Item 1", "Works on    2.md: Item 2"]
+    lines = sorted(line for line in page if line.startswith("Working on"))
+    assert lines == ["Working on  1.md: Item 1", "Working on  2.md: Item 2"]
     assert [item["session"] for item in left["backlog"]] == [jobs["1.md"]["session"], jobs["2.md"]["session"], None]
     assert left["sessions"] == [], "they are in sandboxes, where only a watch resumes them"
     assert house.left() == []

@@ -156,11 +156,11 @@ async def test_a_place_without_git_or_commits_is_refused_before_an_agent_is_aske
     house = SpawnHouse(tmp_path)
     manifest = () if evaluated else house.given()
     nowhere = await house.spawn(*manifest, "--base", "nowhere", code=1)
-    assert "'nowhere' names no commit.\nGive a branch, a tag or a commit's hash." in nowhere.out
+    assert "'nowhere' does not name a commit.\nGive a branch, a tag or a commit's hash." in nowhere.out
     git = house.root / ".git"
     git.rename(tmp_path / "git")
     outside = await house.spawn(*manifest, code=1)
-    assert "is in no git repository" in outside.out
+    assert "is not in a git repository" in outside.out
     assert "`git init`" in outside.out
     house.git("init", "-q")
     unborn = await house.spawn(*manifest, code=1)

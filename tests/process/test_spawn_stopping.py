@@ -165,7 +165,7 @@ async def test_a_second_ctrl_c_does_not_wait_for_an_agent_that_ignores_the_first
         await running.until("AgentMessage")
         running.send(signal.SIGINT)
         if presses == 2:
-            while b"Ctrl+C once more" not in running.err:  # noqa: ASYNC110 - another process
+            while b"Ctrl+C again" not in running.err:  # noqa: ASYNC110 - another process
                 await trio.sleep(0.02)
             running.send(signal.SIGINT)
         code, seconds = await running.end()

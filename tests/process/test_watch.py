@@ -449,7 +449,9 @@ async def test_a_project_has_one_loop_at_a_time_except_for_dead_ones(tmp_path: P
             for arguments in (("watch",), ("run", "--focus", "x")):
                 refused = await house.run(*arguments)
                 assert refused.code == 1
-                assert f"`cuggino watch` (process {running.process.pid}) works in {house.root}" in refused.err
+                assert (
+                    f"`cuggino watch` (process {running.process.pid}) has been working in {house.root}" in refused.err
+                )
             running.send(signal.SIGKILL)
             await running.end()
         assert "cuggino watch" in (house.state / "lock").read_text()

@@ -66,7 +66,7 @@ TOOLS: list[tuple[str, Any, str]] = [
     ("x", ["a"], "▶ x"),
 ]
 NO_ITEM = "Stopping: no item in progress; only a due validation still runs. Ctrl+C again interrupts it."
-KILLING = "Killing everything that still runs. Ctrl+C again has no effect."
+KILLING = "Killing everything that still runs."
 STOPPING: list[tuple[Any, int, str]] = [
     ("drain", 2, "Stopping: finishing 2 items, starting nothing new. Ctrl+C again interrupts them."),
     ("drain", 1, "Stopping: finishing 1 item, starting nothing new. Ctrl+C again interrupts it."),

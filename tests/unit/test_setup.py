@@ -153,9 +153,9 @@ def test_a_default_that_is_in_the_file_stays_there() -> None:
         ("spawn.secrets", "TOKEN", '$.spawn.secrets[0]: got "TOKEN"; expected "env:NAME" or "file:PATH".'),
         ("spawn.include", "'a", "expected a list; each item: a non-blank string."),
         ("notify.events", "LoopAproved", "Did you mean LoopApproved?"),
-        ("spawn.include", "[" * 5000, "allowed is a list"),
-        ("spawn.include", '["a", "b]', "allowed is a list"),
-        ("spawn.include", '{"a": 1}', "allowed is a list"),
+        ("spawn.include", "[" * 5000, "expected a list"),
+        ("spawn.include", '["a", "b]', "expected a list"),
+        ("spawn.include", '{"a": 1}', "expected a list"),
         ("checkCommand", "echo \x1b[2J", "expected plain text, got echo ␛[2J with control characters"),
         ("model", "\udcff", "got \\udcff with"),
     ],
@@ -201,7 +201,7 @@ def test_an_assignment_is_json_or_text(word: str, file: dict[str, Any]) -> None:
 def test_null_resets_to_the_default_where_null_is_allowed() -> None:
     assert apply_assignment({("model",): "large"}, "model=null") == {}
     for word, allowed in (("commit=null", "true or false"), ("notify.events=null", "a list")):
-        with pytest.raises(ConfigError, match=f"found null; allowed is {allowed}"):
+        with pytest.raises(ConfigError, match=f"got null; expected {allowed}"):
             apply_assignment({}, word)
 
 
@@ -210,11 +210,11 @@ def test_null_resets_to_the_default_where_null_is_allowed() -> None:
     [
         ("commit", "--set commit: the value is missing.\nWrite --set key=value"),
         ("limits={}", "limits is a section.\nSet one of its settings, such as limits.idleTimeout."),
-        ("comit=true", "--set: $.comit: unknown key, found with the value true; allowed here are specsPath"),
+        ("comit=true", "--set: $.comit: unknown key with the value true; known keys: specsPath"),
         ("limits.retrys=1", "Did you mean retries?"),
         ("limits.nudges.x=1", '$.limits.nudges: got {"x": 1}; expected an integer ≥ 0.'),
         ("=1", "unknown key"),
-        ("checkCommand=", 'found ""; allowed is a text that is not blank'),
+        ("checkCommand=", 'got ""; expected a non-blank string'),
         ("model=\x1b[2J", "--set: expected plain text, got model=␛[2J"),
         ("\x9b2J=1", "--set: expected plain text, got \\x9b2J=1"),
     ],

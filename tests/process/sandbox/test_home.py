@@ -293,7 +293,7 @@ async def test_a_secret_in_the_commits_prevents_a_merge(sandbox: Sandbox) -> Non
         asked.append((repository, base, tip))
         return [Leak(tip, "list"), Leak(tip, None)]
 
-    result = await integrated(sandbox, leaks=leaks)
+    result = await integrate(msgspec.structs.replace(integration(sandbox), leaks=leaks), Sent())
     short = tip(sandbox)[:12]
     assert result.how == "kept"
     assert result.reason == f"A secret is in its commits: {short} (list), {short} (its message)."
@@ -315,8 +315,10 @@ async def test_without_a_target_branch_the_work_is_kept(sandbox: Sandbox, target
 
 
 async def test_a_sandbox_without_a_branch_cannot_be_integrated(sandbox: Sandbox) -> None:
+    detached = msgspec.structs.replace(sandbox, branch=None)
+    work = msgspec.structs.replace(integration(sandbox), context=MergeContext(sandbox=detached, permits=PERMITS))
     with pytest.raises(SandboxError, match="has no branch"):
-        await integrated(msgspec.structs.replace(sandbox, branch=None))
+        await integrate(work, Sent())
 
 
 async def test_an_integration_runs_no_hooks(sandbox: Sandbox, tmp_path: Path) -> None:
