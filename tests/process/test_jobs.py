@@ -26,6 +26,9 @@ from tests.process.house import Step, quick_watch, turn, until_exists
 from tests.process.spawn_house import SpawnHouse
 
 RUN: Step = {"do": "run", "command": "sh .cuggino/backlog/*.md"}
+RUN_OWN: Step = {"do": "run", "command": "sh .cuggino/backlog/$(grep -rhoE '[0-9]\\.md' .cuggino/wip | head -n 1)"}
+"""Runs the session's item, where a sandbox has others too."""
+DONE: Step = {"do": "marker", "name": "DONE", "text": "Do it"}
 THINK: Step = {"do": "think", "seconds": 0.2}
 RESOLVE = (
     r"for file in $(grep -rlE '^<<<<<<<' --include=*.txt .); do "
@@ -43,7 +46,7 @@ PLAY: dict[str, Any] = {
             times=0,
         ),
     ],
-    "implementer": [turn(THINK, RUN, {"do": "marker", "name": "DONE", "text": "Do it"}, times=0)],
+    "implementer": [turn(THINK, RUN, DONE, times=0)],
     "reviewer": [turn({"do": "marker", "name": "APPROVED"}, times=0)],
     "worker": [turn({"do": "run", "command": RESOLVE}, times=0)],
 }
@@ -55,9 +58,11 @@ def names(count: int) -> list[str]:
 
 
 class JobsHouse(SpawnHouse):
-    def __init__(self, folder: Path, **config: Any) -> None:
+    def __init__(self, folder: Path, *, ignored: bool = True, **config: Any) -> None:
+        """With `ignored` unset, git sees the state folder as in any project that has only cuggino's own .gitignore."""
         super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
-        (self.root / ".gitignore").write_text(".cuggino\n")
+        if ignored:
+            (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")
         self.git("commit", "-q", "--amend", "--no-edit")
 
@@ -101,6 +106,30 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     assert len(house.git("branch").splitlines()) == 1
     assert {entry["state"] for entry in (await house.listed()).values()} == {"done, removed"}
     assert house.left() == []
+
+
+@pytest.mark.parametrize("tracked", [False, True], ids=["untracked", "tracked"])
+async def test_where_git_sees_the_backlog_no_sandbox_or_branch_stays(tmp_path: Path, tracked: bool) -> None:
+    house = JobsHouse(tmp_path, ignored=False, spawn={"include": ["*.cache"]})
+    house.play({**PLAY, "implementer": [turn(THINK, RUN_OWN, DONE, times=0)]})
+    (house.root / ".gitignore").write_text("*.cache\n")
+    (house.root / "my.cache").write_text("lent\n")
+    assert (await house.run("watch", "--until-idle")).code == 0  # makes .cuggino and its .gitignore
+    for number in range(3):
+        staged = "echo changed >> my.cache\ngit add --all --force .\n"
+        house.item(f"{number}.md", f"echo {number} > {number}.txt\n{staged}echo more >> {number}.txt\n")
+    house.git("add", ".gitignore", *([".cuggino"] if tracked else []))
+    house.git("commit", "-qm", "items")
+    with trio.fail_after(120):
+        finished = await house.watch_until_idle("--jobs", "2")
+    assert finished.code == 0, finished.out
+    assert sorted(name for name, _ in house.archived) == names(3)
+    assert [(house.root / f"{number}.txt").read_text() for number in range(3)] == [f"{n}\nmore\n" for n in range(3)]
+    assert "not integrated" not in finished.out
+    assert house.sandboxes == []
+    assert house.branches == ["main"]
+    merged = house.git("log", "--format=", "--name-only", "-m", "HEAD~2..").split()
+    assert not [path for path in merged if path.startswith(".cuggino/") or path == "my.cache"]
 
 
 async def test_status_shows_each_item_that_is_worked_on(tmp_path: Path) -> None:
