@@ -21,6 +21,7 @@ from cuggino.events import (
     WatchItemBlocked,
     WatchItemCompleted,
     WatchItemFailed,
+    WatchItemNotRemoved,
 )
 from tests.process.house import Step, quick_watch, turn, until_exists
 from tests.process.spawn_house import SpawnHouse
@@ -65,6 +66,10 @@ class JobsHouse(SpawnHouse):
             (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")
         self.git("commit", "-q", "--amend", "--no-edit")
+
+    def commit_file(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+        self.commit(f"{name} by hand")
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """Return the entries of `cuggino spawn list --json`, by title."""
@@ -207,6 +212,44 @@ async def test_an_item_that_cannot_be_merged_is_blocked_and_its_work_kept(tmp_pa
     assert house.sandboxes == [sandbox]
     assert (await house.run("spawn", "clean", "--force")).code == 0
     assert house.sandboxes == []
+
+
+@pytest.mark.parametrize("ends", ["approved", "conflict", "unclear"])
+async def test_an_item_that_is_removed_while_it_is_worked_on_ends_as_gone(tmp_path: Path, ends: str) -> None:
+    house = JobsHouse(tmp_path, spawn={"repairAttempts": 0})
+    wait = "touch $HOME/at-{0}; while ! test -e $HOME/go; do sleep 0.05; done\n"
+    gone = "1-unclear.md" if ends == "unclear" else "1.md"
+    item = house.item(gone, "sed -i s/second/one/ list.txt\n" + wait.format(1))
+    house.item("2.md", "echo 2 > 2.txt\n" + wait.format(2))
+    play = PLAY
+    if ends == "unclear":
+        issue = [{"do": "run", "command": wait.format(1)}, {"do": "marker", "name": "SPEC_ISSUE", "text": "Which?"}]
+        play = {**PLAY, "planner": [turn(*issue, when={"contains": "-unclear.md"}), PLAY["planner"][1]]}
+    house.play(play)
+    with trio.fail_after(60):
+        async with house.watching("--jobs", "2", "--until-idle") as watch:
+            for number in (1, 2):
+                await until_exists(house.home / f"at-{number}")
+            item.unlink()
+            if ends == "conflict":
+                house.commit_file("list.txt", "first\nmine\nthird\n")
+            (house.home / "go").touch()
+            code, _ = await watch.end()
+    shown = "\n".join(map(str, watch.events))
+    assert code == (4 if ends == "unclear" else 0), shown
+    assert WatchItemCompleted(filename="2.md") in watch.events
+    (kept,) = (event for event in watch.reported if isinstance(event, WatchItemNotRemoved))
+    assert (kept.filename, kept.reason) == (gone, "spec-issue" if ends == "unclear" else "gone")
+    assert not [event for event in watch.events if isinstance(event, WatchItemFailed | WatchItemBlocked)]
+    assert [name for name, _ in house.archived] == ["2.md"]
+    house.assert_clean()
+    if ends == "approved":
+        assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
+        assert (house.sandboxes, house.branches) == ([], ["main"])
+    elif ends == "conflict":
+        (branch,) = set(house.branches) - {"main"}
+        assert house.shown(f"{branch}:list.txt") == "first\none\nthird\n"
+        assert f"Its work is kept on the branch {branch}." in shown
 
 
 async def test_a_merge_waits_until_the_persons_changes_are_out_of_the_way(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class InSandbox:
                 await send(SystemMessage(text=f"{item.name} waits: {result.reason}"))
             await context.sleep(self._intervals.merge_retry)
         if result.how == "kept":
-            raise LoopError(result.reason, "integration")
+            raise LoopError(f"{result.reason} Its work is kept on the branch {sandbox.branch}.", "integration")
         if settled.left_out:
             names = ", ".join(settled.left_out)
             await send(

@@ -166,6 +166,9 @@ def planned(state: State, time: float) -> None:
             if not state.draining:
                 state.doing, state.until = "outage", time + pause
                 return
+        case "fail" if name not in state.items:
+            state.troubles.pop(name, None)
+            state.effects.append(f"{time:g} WatchItemNotRemoved {name} gone")
         case "fail":
             content, failures, _ = state.troubles.get(name, (-1, 0, False))
             failures = failures + 1 if content == state.content else 1
