@@ -61,7 +61,7 @@ class Take(msgspec.Struct, frozen=True):
 
 
 class Validate(msgspec.Struct, frozen=True):
-    """Run the validation command, alone."""
+    """Run the validation command, alone in the person's tree."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -106,14 +106,17 @@ def decide(state: WatchState, snapshot: WatchSnapshot | None) -> Action:
     return Wait(WatchSpecIssueWaiting() if snapshot.spec_issues else WatchBacklogWaiting())
 
 
-def after_validation(state: WatchState, *, passed: bool) -> WatchState:
-    """Return the state with a threshold beyond the validated items, in steps of `every`."""
+def after_validation(state: WatchState, finished: int, *, passed: bool) -> WatchState:
+    """Return the state with a threshold beyond the validated items, in steps of `every`.
+
+    `finished` is the number of items when the validation began: those that ended meanwhile count for the next one.
+    """
     threshold = state.threshold or state.every
-    while threshold <= state.finished:
+    while threshold <= finished:
         threshold += state.every
     return msgspec.structs.replace(
         state,
-        validated=state.finished,
+        validated=finished,
         threshold=threshold,
         failure=state.failure if passed else "validation-failed",
     )

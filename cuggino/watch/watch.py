@@ -245,7 +245,11 @@ class _BacklogWatch:
         self._standing = msgspec.structs.replace(self._standing, finished=finished)
 
     async def _validate(self) -> None:
-        """A drain waits for it, an interrupt ends it."""
+        """Nothing is integrated meanwhile. A drain waits for it, an interrupt ends it."""
+        async with self._place.integrating:
+            await self._run_validation()
+
+    async def _run_validation(self) -> None:
         assert self._command is not None
         finished = self._standing.finished
         await self._send(WatchValidationStarted(completed=finished))
@@ -257,7 +261,7 @@ class _BacklogWatch:
         finally:
             output.unlink(missing_ok=True)
         passed = result.exit_code == 0
-        self._standing = after_validation(self._standing, passed=passed)
+        self._standing = after_validation(self._standing, finished, passed=passed)
         await self._send(
             WatchValidationPassed(completed=finished)
             if passed

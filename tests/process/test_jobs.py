@@ -214,6 +214,25 @@ async def test_an_item_that_cannot_be_merged_is_blocked_and_its_work_kept(tmp_pa
     assert house.sandboxes == []
 
 
+async def test_a_validation_is_alone_in_the_persons_tree(tmp_path: Path) -> None:
+    """An item is approved while the validation runs; it is merged afterwards, and validated too."""
+    approved = """until grep -qs '"worked"' .cuggino/spawns/*/sandbox.json; do sleep 0.05; done"""
+    validate = (
+        "test -e $HOME/validating && touch $HOME/again && exit; "
+        f"before=$(git rev-parse HEAD); touch $HOME/validating; {approved}; sleep 1; "
+        "test $before = $(git rev-parse HEAD) && test -z $(git status --porcelain)"
+    )
+    house = JobsHouse(tmp_path, validateCommand=validate)
+    house.item("1.md", "echo 1 > 1.txt\n")
+    house.item("2.md", "echo 2 > 2.txt; until test -e $HOME/validating; do sleep 0.05; done\n")
+    with trio.fail_after(120):
+        finished = await house.watch_until_idle("--jobs", "2", "--validate-every", "1")
+    assert finished.code == 0, finished.out
+    assert sorted(name for name, _ in house.archived) == ["1.md", "2.md"]
+    assert (house.home / "again").exists()
+    house.assert_clean()
+
+
 @pytest.mark.parametrize("ends", ["approved", "conflict", "unclear"])
 async def test_an_item_that_is_removed_while_it_is_worked_on_ends_as_gone(tmp_path: Path, ends: str) -> None:
     house = JobsHouse(tmp_path, spawn={"repairAttempts": 0})
