@@ -1,7 +1,7 @@
 """Files in a sandbox that are not from its base: the specs as the person has them, and files that git ignores.
 
 These are lent: none of them is ever integrated. Their hashes are recorded (some files are secrets), so that a change by
-an agent is noticed.
+an agent is noticed. cuggino's own directory is lent too: it holds the item and the session's files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 
 from cuggino.errors import SandboxError
 from cuggino.files import DECODE_ERRORS, write_atomic
+from cuggino.project import STATE_NAME
 from cuggino.sandbox.sandbox import Sandbox
 
 _NAME = "cuggino-copies.json"
@@ -83,19 +84,26 @@ def remember(sandbox: Sandbox) -> None:
 
 
 def touched(sandbox: Sandbox) -> list[str]:
-    """Return the lent files that were changed, created or deleted, relative to `sandbox.folder`."""
+    """Return the lent files that were changed, created or deleted, relative to `sandbox.folder`.
+
+    In the sandbox of a backlog item, copied files do not count: its setup and check commands write to them.
+    """
     try:
         before = msgspec.json.decode((sandbox.git_dir / _NAME).read_bytes(), type=dict[str, str])
     except (OSError, *DECODE_ERRORS):
         return []
     now = _state(sandbox)
-    return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+    changed = {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
+    if sandbox.item is not None:
+        changed -= {printable(path) for path in sandbox.copied}
+    return sorted(changed)
 
 
 def lent(sandbox: Sandbox, path: str) -> bool:
     """Whether the file at this path, relative to `sandbox.folder`, is lent."""
-    specs = specs_path(sandbox)
-    return path == specs or path.startswith(f"{specs}/") or path in sandbox.copied
+    folders = (specs_path(sandbox), os.path.normpath(Path(sandbox.below, STATE_NAME)))
+    below = any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    return below or path in sandbox.copied
 
 
 def specs_path(sandbox: Sandbox) -> str:

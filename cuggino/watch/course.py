@@ -61,7 +61,7 @@ class Take(msgspec.Struct, frozen=True):
 
 
 class Validate(msgspec.Struct, frozen=True):
-    """Run the validation command, alone."""
+    """Run the validation command, alone in the person's tree."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -93,9 +93,11 @@ def decide(state: WatchState, snapshot: WatchSnapshot | None) -> Action:
         return Validate() if unvalidated else End("interrupted", DRAINED_EXIT_CODE)
     if state.validates and state.finished >= (state.threshold or state.every):
         return Validate()
+    if state.active >= state.places:
+        return AwaitItem()
     if snapshot is None:
         return Recount()
-    if snapshot.spec_issues == 0 and snapshot.ready and state.active < state.places:
+    if snapshot.spec_issues == 0 and snapshot.ready:
         return Take(snapshot.ready[0])
     if state.active:
         return Wait(None)
@@ -106,14 +108,17 @@ def decide(state: WatchState, snapshot: WatchSnapshot | None) -> Action:
     return Wait(WatchSpecIssueWaiting() if snapshot.spec_issues else WatchBacklogWaiting())
 
 
-def after_validation(state: WatchState, *, passed: bool) -> WatchState:
-    """Return the state with a threshold beyond the validated items, in steps of `every`."""
+def after_validation(state: WatchState, finished: int, *, passed: bool) -> WatchState:
+    """Return the state with a threshold beyond the validated items, in steps of `every`.
+
+    `finished` is the number of items when the validation began: those that ended meanwhile count for the next one.
+    """
     threshold = state.threshold or state.every
-    while threshold <= state.finished:
+    while threshold <= finished:
         threshold += state.every
     return msgspec.structs.replace(
         state,
-        validated=state.finished,
+        validated=finished,
         threshold=threshold,
         failure=state.failure if passed else "validation-failed",
     )

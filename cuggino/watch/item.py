@@ -10,6 +10,7 @@ from cuggino.backlog import Item, Removal, Unusable, archive, read_item
 from cuggino.errors import GitError, GitHubError, LlmSessionErrorKind, LoopError, SandboxError
 from cuggino.events import (
     Send,
+    SystemMessage,
     WatchItemBlocked,
     WatchItemCompleted,
     WatchItemFailed,
@@ -64,6 +65,8 @@ class ItemProcess:
             return await self._failed(context, item, str(error), send)
         if work.end == "blocked":
             await work.clean_up()
+            if read_item(context.project, name) is None:
+                return await self._gone(item, work.reason, send)
             return await self._block(item, work.reason, send)
         self._ledger.clear(name)
         return await self._leave(context, item, work, send)
@@ -82,6 +85,8 @@ class ItemProcess:
         return ItemOutcome.KEPT
 
     async def _failed(self, context: LoopContext, item: Item, message: str, send: Send) -> ItemOutcome:
+        if read_item(context.project, item.name) is None:
+            return await self._gone(item, message, send)
         attempt = self._ledger.record_failure(item.name, item.digest)
         retries = self._intervals.item_retries
         retry_in = retries[attempt - 1] if attempt <= len(retries) else None
@@ -89,6 +94,13 @@ class ItemProcess:
         if retry_in is None:
             return await self._block(item, f"it failed {attempt} times: {message}", send)
         await context.sleep(retry_in)
+        return ItemOutcome.KEPT
+
+    async def _gone(self, item: Item, message: str, send: Send) -> ItemOutcome:
+        """A person removed the item while it was worked on, so it is neither retried nor blocked."""
+        self._ledger.clear(item.name)
+        await send(SystemMessage(text=f"{item.name}: {message}"))
+        await send(WatchItemNotRemoved(filename=item.name, reason="gone"))
         return ItemOutcome.KEPT
 
     async def _block(self, item: Item | Unusable, reason: str, send: Send) -> ItemOutcome:

@@ -21,11 +21,15 @@ from cuggino.events import (
     WatchItemBlocked,
     WatchItemCompleted,
     WatchItemFailed,
+    WatchItemNotRemoved,
 )
 from tests.process.house import Step, quick_watch, turn, until_exists
 from tests.process.spawn_house import SpawnHouse
 
 RUN: Step = {"do": "run", "command": "sh .cuggino/backlog/*.md"}
+RUN_OWN: Step = {"do": "run", "command": "sh .cuggino/backlog/$(grep -rhoE '[0-9]\\.md' .cuggino/wip | head -n 1)"}
+"""Runs the session's item, where a sandbox has others too."""
+DONE: Step = {"do": "marker", "name": "DONE", "text": "Do it"}
 THINK: Step = {"do": "think", "seconds": 0.2}
 RESOLVE = (
     r"for file in $(grep -rlE '^<<<<<<<' --include=*.txt .); do "
@@ -43,7 +47,7 @@ PLAY: dict[str, Any] = {
             times=0,
         ),
     ],
-    "implementer": [turn(THINK, RUN, {"do": "marker", "name": "DONE", "text": "Do it"}, times=0)],
+    "implementer": [turn(THINK, RUN, DONE, times=0)],
     "reviewer": [turn({"do": "marker", "name": "APPROVED"}, times=0)],
     "worker": [turn({"do": "run", "command": RESOLVE}, times=0)],
 }
@@ -55,11 +59,17 @@ def names(count: int) -> list[str]:
 
 
 class JobsHouse(SpawnHouse):
-    def __init__(self, folder: Path, **config: Any) -> None:
+    def __init__(self, folder: Path, *, ignored: bool = True, **config: Any) -> None:
+        """With `ignored` unset, git sees the state folder as in any project that has only cuggino's own .gitignore."""
         super().__init__(folder, play=PLAY, checkCommand=CHECK, **config)
-        (self.root / ".gitignore").write_text(".cuggino\n")
+        if ignored:
+            (self.root / ".gitignore").write_text(".cuggino\n")
         self.git("add", ".")
         self.git("commit", "-q", "--amend", "--no-edit")
+
+    def commit_file(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+        self.commit(f"{name} by hand")
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """Return the entries of `cuggino spawn list --json`, by title."""
@@ -101,6 +111,30 @@ async def test_forty_items_four_at_a_time(tmp_path: Path) -> None:
     assert len(house.git("branch").splitlines()) == 1
     assert {entry["state"] for entry in (await house.listed()).values()} == {"done, removed"}
     assert house.left() == []
+
+
+@pytest.mark.parametrize("tracked", [False, True], ids=["untracked", "tracked"])
+async def test_where_git_sees_the_backlog_no_sandbox_or_branch_stays(tmp_path: Path, tracked: bool) -> None:
+    house = JobsHouse(tmp_path, ignored=False, spawn={"include": ["*.cache"]})
+    house.play({**PLAY, "implementer": [turn(THINK, RUN_OWN, DONE, times=0)]})
+    (house.root / ".gitignore").write_text("*.cache\n")
+    (house.root / "my.cache").write_text("lent\n")
+    assert (await house.run("watch", "--until-idle")).code == 0  # makes .cuggino and its .gitignore
+    for number in range(3):
+        staged = "echo changed >> my.cache\ngit add --all --force .\n"
+        house.item(f"{number}.md", f"echo {number} > {number}.txt\n{staged}echo more >> {number}.txt\n")
+    house.git("add", ".gitignore", *([".cuggino"] if tracked else []))
+    house.git("commit", "-qm", "items")
+    with trio.fail_after(120):
+        finished = await house.watch_until_idle("--jobs", "2")
+    assert finished.code == 0, finished.out
+    assert sorted(name for name, _ in house.archived) == names(3)
+    assert [(house.root / f"{number}.txt").read_text() for number in range(3)] == [f"{n}\nmore\n" for n in range(3)]
+    assert "not integrated" not in finished.out
+    assert house.sandboxes == []
+    assert house.branches == ["main"]
+    merged = house.git("log", "--format=", "--name-only", "-m", "HEAD~2..").split()
+    assert not [path for path in merged if path.startswith(".cuggino/") or path == "my.cache"]
 
 
 async def test_status_shows_each_item_that_is_worked_on(tmp_path: Path) -> None:
@@ -178,6 +212,63 @@ async def test_an_item_that_cannot_be_merged_is_blocked_and_its_work_kept(tmp_pa
     assert house.sandboxes == [sandbox]
     assert (await house.run("spawn", "clean", "--force")).code == 0
     assert house.sandboxes == []
+
+
+async def test_a_validation_is_alone_in_the_persons_tree(tmp_path: Path) -> None:
+    """An item is approved while the validation runs; it is merged afterwards, and validated too."""
+    approved = """until grep -qs '"worked"' .cuggino/spawns/*/sandbox.json; do sleep 0.05; done"""
+    validate = (
+        "test -e $HOME/validating && touch $HOME/again && exit; "
+        f"before=$(git rev-parse HEAD); touch $HOME/validating; {approved}; sleep 1; "
+        "test $before = $(git rev-parse HEAD) && test -z $(git status --porcelain)"
+    )
+    house = JobsHouse(tmp_path, validateCommand=validate)
+    house.item("1.md", "echo 1 > 1.txt\n")
+    house.item("2.md", "echo 2 > 2.txt; until test -e $HOME/validating; do sleep 0.05; done\n")
+    with trio.fail_after(120):
+        finished = await house.watch_until_idle("--jobs", "2", "--validate-every", "1")
+    assert finished.code == 0, finished.out
+    assert sorted(name for name, _ in house.archived) == ["1.md", "2.md"]
+    assert (house.home / "again").exists()
+    house.assert_clean()
+
+
+@pytest.mark.parametrize("ends", ["approved", "conflict", "unclear"])
+async def test_an_item_that_is_removed_while_it_is_worked_on_ends_as_gone(tmp_path: Path, ends: str) -> None:
+    house = JobsHouse(tmp_path, spawn={"repairAttempts": 0})
+    wait = "touch $HOME/at-{0}; while ! test -e $HOME/go; do sleep 0.05; done\n"
+    gone = "1-unclear.md" if ends == "unclear" else "1.md"
+    item = house.item(gone, "sed -i s/second/one/ list.txt\n" + wait.format(1))
+    house.item("2.md", "echo 2 > 2.txt\n" + wait.format(2))
+    play = PLAY
+    if ends == "unclear":
+        issue = [{"do": "run", "command": wait.format(1)}, {"do": "marker", "name": "SPEC_ISSUE", "text": "Which?"}]
+        play = {**PLAY, "planner": [turn(*issue, when={"contains": "-unclear.md"}), PLAY["planner"][1]]}
+    house.play(play)
+    with trio.fail_after(60):
+        async with house.watching("--jobs", "2", "--until-idle") as watch:
+            for number in (1, 2):
+                await until_exists(house.home / f"at-{number}")
+            item.unlink()
+            if ends == "conflict":
+                house.commit_file("list.txt", "first\nmine\nthird\n")
+            (house.home / "go").touch()
+            code, _ = await watch.end()
+    shown = "\n".join(map(str, watch.events))
+    assert code == (4 if ends == "unclear" else 0), shown
+    assert WatchItemCompleted(filename="2.md") in watch.events
+    (kept,) = (event for event in watch.reported if isinstance(event, WatchItemNotRemoved))
+    assert (kept.filename, kept.reason) == (gone, "spec-issue" if ends == "unclear" else "gone")
+    assert not [event for event in watch.events if isinstance(event, WatchItemFailed | WatchItemBlocked)]
+    assert [name for name, _ in house.archived] == ["2.md"]
+    house.assert_clean()
+    if ends == "approved":
+        assert (house.root / "list.txt").read_text() == "first\none\nthird\n"
+        assert (house.sandboxes, house.branches) == ([], ["main"])
+    elif ends == "conflict":
+        (branch,) = set(house.branches) - {"main"}
+        assert house.shown(f"{branch}:list.txt") == "first\none\nthird\n"
+        assert f"Its work is kept on the branch {branch}." in shown
 
 
 async def test_a_merge_waits_until_the_persons_changes_are_out_of_the_way(tmp_path: Path) -> None:

@@ -135,11 +135,15 @@ class PromptCommands:
 
     def __init__(self, exit_code: int = 0) -> None:
         self.run_commands: list[str] = []
+        self.seconds = 0.0
+        """How long each command runs."""
         self.exit_code = exit_code
         self.left_running = 0
 
     async def run(self, command: str, output: Path, *, timeout: float | None) -> CommandResult:  # noqa: ARG002
         self.run_commands.append(command)
+        if self.seconds:
+            await trio.sleep(self.seconds)
         output.write_text(f"output of {command}")
         return CommandResult(output=f"output of {command}", exit_code=self.exit_code)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
+import trio
 
 from cuggino.backlog import Item
 from cuggino.events import Send
@@ -32,7 +33,12 @@ class ItemWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(Protocol):
-    """A place where items are worked on."""
+    """A place where items are worked on.
+
+    `integrating` is held while work is integrated into the person's tree. The watch holds it during a validation.
+    """
+
+    integrating: trio.Lock
 
     async def prepare(self) -> None:
         """Finish what a killed watch had decided. Called once, before the first item."""

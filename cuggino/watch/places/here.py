@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
 from cuggino.backlog import Item
 from cuggino.events import LoopLimitReached, LoopSpecIssue, Send
 from cuggino.loop.context import LoopContext
@@ -16,6 +18,7 @@ class Here:
     """The person's tree."""
 
     def __init__(self, intervals: WatchIntervals) -> None:
+        self.integrating = trio.Lock()
         self._intervals = intervals
 
     async def prepare(self) -> None:

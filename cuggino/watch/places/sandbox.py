@@ -46,6 +46,7 @@ class InSandbox:
 
     def __init__(self, context: SandboxContext, intervals: WatchIntervals) -> None:
         """Raise SandboxError if a secret of `spawn.secrets` cannot be read."""
+        self.integrating = trio.Lock()
         self._context = context
         self._project = context.project
         self._config = msgspec.structs.replace(context.config, commit=True)
@@ -150,7 +151,8 @@ class InSandbox:
         integration = self._integration(confinement, item, settled, send)
         reported = False
         while True:
-            result = await integrate(integration, send)
+            async with self.integrating:
+                result = await integrate(integration, send)
             if not result.in_the_way:
                 break
             if not reported:
@@ -158,7 +160,7 @@ class InSandbox:
                 await send(SystemMessage(text=f"{item.name} waits: {result.reason}"))
             await context.sleep(self._intervals.merge_retry)
         if result.how == "kept":
-            raise LoopError(result.reason, "integration")
+            raise LoopError(f"{result.reason} Its work is kept on the branch {sandbox.branch}.", "integration")
         if settled.left_out:
             names = ", ".join(settled.left_out)
             await send(

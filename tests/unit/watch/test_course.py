@@ -7,6 +7,7 @@ import pytest
 from cuggino.events import WatchBacklogWaiting, WatchSpecIssueWaiting
 from cuggino.watch.course import (
     Action,
+    AwaitItem,
     End,
     Recount,
     Take,
@@ -65,11 +66,25 @@ def test_a_validation_precedes_the_next_item_and_moves_its_threshold() -> None:
     assert decide(state, READY) == Take("a")
     state = WatchState(validates=True, finished=12)  # three finished together
     assert decide(state, READY) == Validate()
-    state = after_validation(state, passed=True)
+    state = after_validation(state, 12, passed=True)
     assert (state.validated, state.threshold) == (12, 20)
     assert decide(state, READY) == Take("a")
     assert decide(WatchState(validates=True, finished=19, validated=12, threshold=20), READY) == Take("a")
     assert decide(WatchState(validates=True, finished=20, validated=12, threshold=20), READY) == Validate()
+
+
+def test_what_ends_during_a_validation_counts_for_the_next_one_also_for_the_last() -> None:
+    state = WatchState(validates=True, finished=13, until_idle=True)  # 12 when the validation began
+    state = after_validation(state, 12, passed=True)
+    assert (state.validated, state.threshold) == (12, 20)
+    assert decide(state, NOTHING) == Validate()
+    assert decide(after_validation(state, 13, passed=True), NOTHING) == End("idle", 0)
+
+
+def test_while_no_place_is_free_an_item_is_awaited_and_nothing_is_counted() -> None:
+    assert decide(WatchState(places=2, active=2), None) == AwaitItem()
+    assert decide(WatchState(places=2, active=1), None) == Recount()
+    assert decide(WatchState(places=2, active=1), NOTHING) == Wait(None)
 
 
 def test_without_a_command_nothing_is_validated() -> None:
@@ -86,8 +101,8 @@ def test_without_a_command_nothing_is_validated() -> None:
 )
 def test_a_last_validation_runs_if_an_item_was_finished_since_the_last_one(state: WatchState, end: End) -> None:
     assert decide(state, NOTHING) == Validate()
-    assert decide(after_validation(state, passed=True), NOTHING) == end
-    assert decide(after_validation(state, passed=False), NOTHING) == End("validation-failed", 1)
+    assert decide(after_validation(state, 1, passed=True), NOTHING) == end
+    assert decide(after_validation(state, 1, passed=False), NOTHING) == End("validation-failed", 1)
 
 
 def test_an_agent_that_cannot_be_set_up_ends_the_watch_without_validation() -> None:

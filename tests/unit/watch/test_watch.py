@@ -225,6 +225,21 @@ async def test_an_item_edited_or_deleted_during_its_loop_is_not_archived(tmp_pat
     assert world.wip == []
 
 
+async def test_an_item_removed_before_it_fails_is_gone_and_not_retried(tmp_path: Path, clock: MockClock) -> None:
+    world = World(tmp_path, NO_RETRIES)
+    world.endings["a.md"] = ["fail"]
+    world.put("a.md")
+    world.put("b.md")
+    assert await play(world, at(5, lambda: world.remove("a.md")), until_idle=True) == 0
+    assert world.story == [
+        "0 WatchProcessingItem a.md",
+        "10 WatchItemNotRemoved a.md gone",
+        "10 WatchProcessingItem b.md",
+        "20 WatchItemCompleted b.md",
+        "20 WatchEnded idle 1 0",
+    ]
+
+
 async def test_an_edit_resets_the_failures_of_an_item(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path)
     world.put("a.md")

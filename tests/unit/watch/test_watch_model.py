@@ -21,7 +21,7 @@ from trio_util import AsyncValue
 from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
 from cuggino.items import list_items
-from cuggino.watch.counting import FolderListing
+from cuggino.watch.counting import FolderListing, PollHistory
 from cuggino.watch.watch import WatchOptions
 from tests.unit.watch.world import PLANNING, World, describe
 
@@ -166,6 +166,9 @@ def planned(state: State, time: float) -> None:
             if not state.draining:
                 state.doing, state.until = "outage", time + pause
                 return
+        case "fail" if name not in state.items:
+            state.troubles.pop(name, None)
+            state.effects.append(f"{time:g} WatchItemNotRemoved {name} gone")
         case "fail":
             content, failures, _ = state.troubles.get(name, (-1, 0, False))
             failures = failures + 1 if content == state.content else 1
@@ -245,9 +248,12 @@ class ImmediateCounting:
         self._look = 0
 
     async def count(
-        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self,
+        counts: AsyncValue[tuple[FolderListing, ...] | None],
+        failed: Callable[[int, str], Awaitable[None]],
+        polls: PollHistory,
     ) -> None:
-        del failed
+        del failed, polls
         self._counts = counts
         self.count_again()
         try:
