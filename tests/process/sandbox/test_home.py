@@ -111,7 +111,7 @@ async def test_the_person_s_changes_in_the_same_files_prevent_a_merge(sandbox: S
     before = (main(sandbox.repository), tree(sandbox.repository), status(sandbox.repository))
     result = await integrated(sandbox)
     assert result.how == "kept"
-    assert "would be overwritten by merge" in result.reason
+    assert "would be overwritten by merge" in result.reason or "in the way, and not in git" in result.reason
     assert next(iter(theirs)) in result.reason
     assert (main(sandbox.repository), tree(sandbox.repository), status(sandbox.repository)) == before
     assert git(sandbox.repository, "stash", "list") == ""
@@ -293,7 +293,7 @@ async def test_a_secret_in_the_commits_prevents_a_merge(sandbox: Sandbox) -> Non
         asked.append((repository, base, tip))
         return [Leak(tip, "list"), Leak(tip, None)]
 
-    result = await integrated(sandbox, leaks=leaks)
+    result = await integrate(msgspec.structs.replace(integration(sandbox), leaks=leaks), Sent())
     short = tip(sandbox)[:12]
     assert result.how == "kept"
     assert result.reason == f"A secret is in its commits: {short} (list), {short} (its message)."
@@ -301,22 +301,17 @@ async def test_a_secret_in_the_commits_prevents_a_merge(sandbox: Sandbox) -> Non
     assert main(sandbox.repository) == before
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        (None, "It began at no branch that it could be merged into."),
-        ("gone", "The branch gone does not exist any more."),
-    ],
-)
-async def test_without_a_target_branch_the_work_is_kept(sandbox: Sandbox, target: str | None, reason: str) -> None:
+async def test_without_a_target_branch_the_work_is_kept(sandbox: Sandbox) -> None:
     commit(sandbox.folder, {"list": "x\n"})
     detached = msgspec.structs.replace(sandbox, target=None)
     home = await integrate(integration(detached), Sent())
     assert (home.how, home.reason) == ("kept", "It did not start from a branch that it could be merged into.")
     gone = msgspec.structs.replace(sandbox, target="gone")
     assert (await integrate(integration(gone), Sent())).reason == "The branch gone does not exist any more."
+    without = integration(sandbox)
+    context = msgspec.structs.replace(without.context, sandbox=msgspec.structs.replace(sandbox, branch=None))
     with pytest.raises(SandboxError, match="has no branch"):
-        await integrate(msgspec.structs.replace(integration(sandbox), sandbox=detached), Sent())
+        await integrate(msgspec.structs.replace(without, context=context), Sent())
 
 
 async def test_an_integration_runs_no_hooks(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -331,3 +326,55 @@ async def test_an_integration_runs_no_hooks(sandbox: Sandbox, tmp_path: Path) ->
     (tmp_path / "ran").unlink(missing_ok=True)
     assert (await integrate(prepared, Sent())).how == "merge"
     assert not (tmp_path / "ran").exists()
+
+
+OWN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
+    "an ignored file": ({".env": "mine"}, {".env": "theirs"}, ".env"),
+    "an ignored directory, for a file": (
+        {"build/deep/x": "mine", "build/y": "mine"},
+        {"build": "a file"},
+        "build/deep/, build/y",
+    ),
+    "an ignored file, for a directory": ({"build": "mine"}, {"build/x": "theirs"}, "build"),
+    "an untracked file": ({"notes": "mine"}, {"notes": "theirs"}, "notes"),
+    "beside tracked files": ({"d/x.ignored": "mine"}, {"d/f": "", "d": "now a file"}, "d/x.ignored"),
+}
+"""What the person has and git does not, what the agent commits, and what is named."""
+
+
+@pytest.mark.parametrize("what", OWN)
+async def test_what_the_person_has_beside_git_is_never_overwritten(
+    sandbox: Sandbox, repository: Path, what: str
+) -> None:
+    own, theirs, named = OWN[what]
+    (repository / ".git" / "info" / "exclude").write_text(".env\nbuild\n")
+    write(repository, own)
+    for name in theirs:
+        if name == "d/f":
+            (sandbox.folder / name).unlink()
+            (sandbox.folder / "d").rmdir()
+    write(sandbox.folder, {name: text for name, text in theirs.items() if text})
+    git(sandbox.folder, "add", "--force", "--all")
+    git(sandbox.folder, "commit", "--quiet", "-m", "forced")
+    before, head = tree(repository), main(repository)
+    result = await integrated(sandbox)
+    assert (result.how, result.in_the_way, main(repository)) == ("kept", True, head)
+    assert result.reason.endswith(f"in the way, and not in git, in {repository}: {named}.")
+    assert tree(repository) == before
+    for name in own:
+        (repository / name).unlink()
+    assert (await integrated(sandbox)).how == "merge"
+    assert status(repository) == ""
+
+
+@pytest.mark.parametrize("link", [False, True])
+async def test_an_ignored_file_that_is_already_the_same_is_not_in_the_way(
+    sandbox: Sandbox, repository: Path, link: bool
+) -> None:
+    (repository / ".git" / "info" / "exclude").write_text(".env\n")
+    for root in (repository, sandbox.folder):
+        (root / ".env").symlink_to("elsewhere") if link else (root / ".env").write_text("the same\n")
+    git(sandbox.folder, "add", "--force", ".env")
+    git(sandbox.folder, "commit", "--quiet", "-m", "forced")
+    assert (await integrated(sandbox)).how == "merge"
+    assert status(repository) == ""
