@@ -127,7 +127,7 @@ def _is_folder(path: Path) -> bool:
 
 def _untracked(folder: Path, below: str, tracked: Collection[str]) -> Iterator[str]:
     """Yield the files below a directory that git does not track; of a directory full of them only its own name."""
-    for entry in os.scandir(folder / below):
+    for entry in list(os.scandir(folder / below)):
         path = f"{below}/{entry.name}"
         if not entry.is_dir(follow_symlinks=False):
             yield from () if path in tracked else (path,)
