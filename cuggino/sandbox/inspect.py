@@ -66,17 +66,35 @@ class Inspection:
 
     async def _staged(self) -> list[str]:
         """Return ignored files that the agent has staged (`git add --force`) but not committed."""
-        theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
-        if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
+        copy = self._theirs()
+        if copy is None:
             return []
-        copy = self.index.with_name("theirs")
-        shutil.copyfile(theirs, copy)
         try:
             staged = _names(await ask(self.sandbox, "ls-files", "-z", "--cached", more={"GIT_INDEX_FILE": str(copy)}))
         except GitError:  # not a valid index
             return []
         known = set(_names(await self.ask("ls-files", "-z", "--cached")))
         return [path for path in staged if path not in known and _is_there(self.sandbox.folder, path)]
+
+    async def unmerged(self) -> tuple[str, ...]:
+        """Return the files whose conflicts the agent has not resolved for git, in a merge or rebase of its own."""
+        copy = self._theirs()
+        if copy is None:
+            return ()
+        try:
+            listed = await ask(self.sandbox, "ls-files", "-z", "--unmerged", more={"GIT_INDEX_FILE": str(copy)})
+        except GitError:  # not a valid index
+            return ()
+        return tuple(sorted({name.partition("\t")[2] for name in _names(listed)}))
+
+    def _theirs(self) -> Path | None:
+        """Return a copy of the agent's own index; None if it has none."""
+        theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
+        if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
+            return None
+        copy = self.index.with_name("theirs")
+        shutil.copyfile(theirs, copy)
+        return copy
 
     async def add(self, paths: Sequence[str]) -> list[str]:
         """Add files of the tree to the index. Returns those that git cannot add, such as unreadable ones."""

@@ -37,6 +37,8 @@ class Settled(msgspec.Struct, frozen=True):
 
     tip: str | None
     left_out: tuple[str, ...]
+    unmerged: tuple[str, ...] = ()
+    """Files in which the agent left a merge of its own unfinished. Known only once: `tip` has them as they are."""
 
 
 async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
@@ -59,9 +61,10 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
         commit = parent if await _tree(sandbox, parent) == tree else await _commit(sandbox, tree, parent, message)
         if start == sandbox.base and await _tree(sandbox, start) == tree:
             commit = start  # the work was undone again, or all of it is refused
+        unmerged = await look.unmerged()
         await move(sandbox, commit, look.index)
     left_out.update(copies.touched(sandbox))
-    return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)))
+    return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)), unmerged)
 
 
 def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:

@@ -17,6 +17,7 @@ from cuggino.integrate.integration import Integration, IntegrationResult, integr
 from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.settle import settle
 from tests.process.sandbox.merge_house import PERMITS, Killed, Sent, commit, git, lines, new_sandbox, tip, tree, write
 
 
@@ -378,3 +379,36 @@ async def test_an_ignored_file_that_is_already_the_same_is_not_in_the_way(
     git(sandbox.folder, "commit", "--quiet", "-m", "forced")
     assert (await integrated(sandbox)).how == "merge"
     assert status(repository) == ""
+
+
+@pytest.mark.parametrize("how", ["merge", "branch"])
+async def test_an_agent_that_stops_in_the_middle_of_a_merge_has_not_finished(
+    sandbox: Sandbox, repository: Path, how: Integrate
+) -> None:
+    """Its work is on the branch, but never merged: neither markers nor what git could not mark."""
+    commit(repository, {"list": lines(line_5="base"), "picture": b"\0two"})
+    commit(sandbox.folder, {"list": lines(line_5="branch"), "picture": b"\0three"})
+    git(sandbox.folder, "merge", "main", check=False)
+    assert "<<<<<<<" in (sandbox.folder / "list").read_text()
+    before = main(repository)
+    settled = await settle(sandbox, PERMITS, "So far")
+    assert settled.unmerged == ("list", "picture")
+    prepared = msgspec.structs.replace(integration(sandbox, how), tip=settled.tip)
+    result = await integrate(msgspec.structs.replace(prepared, unmerged=settled.unmerged), Sent())
+    assert (result.how, result.reason) == ("kept", "The agent left conflicts unresolved in list, picture.")
+    result = await integrate(prepared, Sent())
+    assert (result.how, result.reason) == ("kept", "The agent left conflicts unresolved in list.")
+    assert main(repository) == before
+    assert "<<<<<<<" in git(repository, "show", f"{sandbox.branch}:list")
+
+
+async def test_markers_that_were_there_and_headings_are_not_unresolved_conflicts(
+    sandbox: Sandbox, repository: Path
+) -> None:
+    example = "<<<<<<< a\n1\n=======\n2\n>>>>>>> b\n"
+    start = commit(repository, {"how-to": example})
+    git(sandbox.folder, "merge", "-q", "main")
+    begun = msgspec.structs.replace(sandbox, base=start)
+    (sandbox.folder / "how-to").unlink()
+    commit(sandbox.folder, {"moved": f"more\n{example}", "doc": "Title\n=======\n\n>>>>>>> quoted\n<<<<<<< x\n"})
+    assert (await integrated(begun)).how == "merge"
