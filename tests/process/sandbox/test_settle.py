@@ -452,3 +452,18 @@ async def test_a_person_without_a_name_gets_a_default_identity(person: Person, w
     assert git(person.top, "log", "-1", "--format=%an %ae %s", f"{worktree.branch}").strip() == (
         "cuggino cuggino@localhost Work done with cuggino"
     )
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/worktree/cuggino/settled.lock", "branch"])
+async def test_locks_that_a_killed_git_left_do_not_prevent_settling(person: Person, lock: str) -> None:
+    """Nobody works there any more. A lock of the whole repository stays: it may be somebody else's."""
+    sandbox = await provision(person.project, person.config())
+    write(sandbox.folder / "kept", "work\n")
+    shared = sandbox.common_dir / "config.lock"
+    own = sandbox.common_dir / f"refs/heads/{sandbox.branch}.lock" if lock == "branch" else sandbox.git_dir / lock
+    for path in (own, shared):
+        write(path, "")
+    settled = await settle(sandbox, permits(), "Work")
+    assert settled.tip == git(person.top, "rev-parse", str(sandbox.branch)).strip()
+    assert person.changed(sandbox) == ["M kept"]
+    assert (own.exists(), shared.exists()) == (False, True)
