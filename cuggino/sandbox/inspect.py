@@ -56,7 +56,7 @@ class Inspection:
         fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
         status = dict(zip(fields[1::2], fields[::2], strict=True))
         others = _names(await self.ask("ls-files", "-z", "--others", "--exclude-standard"))
-        others += [path for path in await self._staged() if path not in others]
+        others += [path for path in await self._staged() if not {path, f"{path}/"} & set(others)]
         return Differences(
             deleted=tuple(path for path, letter in status.items() if letter == "D"),
             changed=tuple(path for path, letter in status.items() if letter != "D"),
@@ -173,7 +173,9 @@ def inspecting(sandbox: Sandbox, filters: Filters) -> Iterator[Inspection]:
 
 
 async def knows(repository: Path, commit: str) -> bool:
-    """Whether a repository has a commit."""
+    """Whether a commit is in the repository whose top is this directory. It need not be one, nor exist."""
+    if not os.path.lexists(repository / ".git"):
+        return False
     done = await run_git(repository, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")
     return done.returncode == 0
 

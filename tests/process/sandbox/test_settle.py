@@ -467,3 +467,27 @@ async def test_locks_that_a_killed_git_left_do_not_prevent_settling(person: Pers
     assert settled.tip == git(person.top, "rev-parse", str(sandbox.branch)).strip()
     assert person.changed(sandbox) == ["M kept"]
     assert (own.exists(), shared.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("how", ["staged", "committed", "a submodule", "committed and removed"])
+async def test_all_but_the_link_to_a_nested_repository_is_settled(
+    person: Person, sandbox: Sandbox, tmp_path: Path, how: str
+) -> None:
+    library = Person(tmp_path / "library")
+    nested = sandbox.folder / "vendor" / "lib"
+    write(sandbox.folder / "kept", "work\n")
+    if how == "a submodule":
+        allowed = ("-c", "protocol.file.allow=always")
+        git(sandbox.folder, *allowed, "submodule", "add", "-q", str(library.top), "vendor/lib")
+    else:
+        git(sandbox.folder, "clone", "-q", str(library.top), str(nested))
+        git(sandbox.folder, "-c", "advice.addEmbeddedRepo=false", "add", "vendor")
+    if how.startswith("committed"):
+        commit(sandbox, "with a link", "kept", "vendor")
+    if how == "committed and removed":
+        shutil.rmtree(sandbox.folder / "vendor")
+    settled = await work(sandbox)
+    assert [path.rstrip("/") for path in settled.left_out] == ([] if how.endswith("removed") else ["vendor/lib"])
+    assert person.changed(sandbox) == [*(["A .gitmodules"] if how == "a submodule" else []), "M kept"]
+    assert "160000" not in git(person.top, "log", "-p", "--raw", f"main..{sandbox.branch}")
+    assert (await work(sandbox)).tip == settled.tip
