@@ -18,7 +18,7 @@ from cuggino.integrate.trees import differing, replaced
 from cuggino.sandbox.git import ask, filters_off, resolve
 from cuggino.sandbox.inspect import Inspection, inspecting
 from cuggino.sandbox.sandbox import Sandbox
-from cuggino.sandbox.settle import commit_tree, move
+from cuggino.sandbox.settle import commit_tree, delete_locks, move
 
 PLACED = "refs/worktree/cuggino/placed"
 """A ref in the sandbox's own git directory while its directory has another tree than the branch: a commit of that tree,
@@ -130,6 +130,7 @@ async def undo(sandbox: Sandbox) -> None:
     placed, tip = await resolve(sandbox, PLACED), await resolve(sandbox, f"{PLACED}^1")
     if placed is None or tip is None:
         return
+    delete_locks(sandbox)
     async with looking_at(sandbox) as folder:
         await folder.take_back(f"{placed}^{{tree}}", f"{tip}^{{tree}}")
     await _branch_is(sandbox, tip)

@@ -140,3 +140,25 @@ def markers_left(text: bytes, sides: Iterable[bytes]) -> bool:
     """Whether any line looks like a conflict marker and is in none of the sides."""
     marks = {line for line in text.split(b"\n") if _MARKER.match(line)}
     return bool(marks) and bool(marks - {line for side in sides for line in side.split(b"\n")})
+
+
+def unresolved(text: bytes) -> set[bytes]:
+    """Return the complete conflicts in a text, from `<<<<<<<` over `=======` to `>>>>>>>`.
+
+    A single such line is not one: it may underline a heading, or quote a mail.
+    """
+    found: set[bytes] = set()
+    hunk: list[bytes] = []
+    size, divided = 0, False
+    for line in text.split(b"\n"):
+        mark = line[:1] if _MARKER.match(line) else b""
+        length = len(line) - len(line.lstrip(mark)) if mark else 0
+        if mark == b"<":
+            hunk, size, divided = [], length, False
+        hunk.append(line)
+        if mark == b"=" and length == size:
+            divided = True
+        elif mark == b">" and length == size and divided:
+            found.add(b"\n".join(hunk))
+            size, divided = 0, False
+    return found

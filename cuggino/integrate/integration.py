@@ -6,6 +6,7 @@ everything it had, and the result says what is in the way.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -24,7 +25,7 @@ from cuggino.integrate.checkout import finish, undo
 from cuggino.integrate.conflicts import Conflict
 from cuggino.integrate.merge import How, MergeContext, Merged, MergeRequest, Unmerged, merge
 from cuggino.integrate.pull_request import OpenPullRequest, fetch_base, open_pull_request, push, remote_name
-from cuggino.integrate.trees import merge_trees
+from cuggino.integrate.trees import merge_trees, unfinished
 from cuggino.project import Project
 from cuggino.sandbox.git import is_ancestor
 from cuggino.sandbox.leaks import Leak
@@ -72,6 +73,8 @@ class Integration(msgspec.Struct, frozen=True, kw_only=True):
     body: str = ""
     chosen: Integrate | None = None
     leaks: Leaks | None = None
+    unmerged: tuple[str, ...] = ()
+    """Files in which the agent left a merge of its own unfinished."""
 
     @property
     def sandbox(self) -> Sandbox:
@@ -91,6 +94,8 @@ async def integrate(integration: Integration, send: Send) -> IntegrationResult:
         raise SandboxError(f"The sandbox {sandbox.id} has no branch.")
     how, reason, slug = await destination(sandbox, integration.chosen)
     result = IntegrationResult(how="branch", branch=sandbox.branch, reason=reason, base=sandbox.base, tip=tip)
+    if problem := await _unfinished(integration, tip):
+        return _kept(result, problem)
     if how == "merge":
         async with _merge_lock(sandbox):
             return await _merge(integration, result, tip, send)
@@ -130,6 +135,15 @@ async def remove_integrated(
         return
     merged = result.how in ("nothing", "merge")
     await finish_removal(project, sandbox, tip=(result.tip or sandbox.base) if merged else None)
+
+
+async def _unfinished(integration: Integration, tip: str) -> str:
+    """Return why the work is not finished: the agent stopped in the middle of a merge of its own."""
+    sandbox = integration.sandbox
+    target = None if sandbox.target is None else await branch_tip(sandbox.repository, sandbox.target)
+    files = {*integration.unmerged, *await unfinished(sandbox.repository, sandbox.base, tip, target)}
+    names = ", ".join(os.fsencode(path).decode(errors="backslashreplace") for path in sorted(files))
+    return f"The agent left conflicts unresolved in {names}." if names else ""
 
 
 # ---- merge ------------------------------------------------------------------------------------

@@ -87,9 +87,12 @@ async def _write_versions(folder: Path, request: RepairRequest) -> None:
         lines.append(f"- {path}{'  (see CONFLICTS.md)' if path in request.unmarked else ''}")
         for name, commit in commits.items():
             target = folder / name / path
+            kind = await run_git(repository, *SAFE, "cat-file", "-t", f"{commit}:{path}")
             done = await run_git(repository, *SAFE, "cat-file", "-s", f"{commit}:{path}")
             if not commit or done.returncode != 0:
                 lines.append(f"    {name}: the file does not exist")
+            elif kind.stdout.strip() != b"blob":
+                lines.append(f"    {name}: a directory: git ls-tree -r {commit}:{path}")
             elif int(done.stdout) > _LARGEST:
                 lines.append(f"    {name}: git show {commit}:{path}")
             else:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cuggino.git.run import SAFE, git_output, refusal, run_git
-from cuggino.integrate.conflicts import Merge, both_sides, marker_size, may_be_small, parse
+from cuggino.integrate.conflicts import Merge, both_sides, marker_size, may_be_small, parse, unresolved
 
 
 async def merge_trees(repository: Path, base: str, tip: str) -> Merge:
@@ -44,6 +44,20 @@ async def differing(repository: Path, old: str, new: str) -> dict[str, str]:
     listed = await git_output(repository, *SAFE, "diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
     fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
     return dict(zip(fields[1::2], fields[::2], strict=True))
+
+
+async def unfinished(repository: Path, base: str, tip: str, target: str | None) -> list[str]:
+    """Return the files of `tip` with conflict markers that are new: neither in `base` nor, there, in `target`."""
+    options = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--diff-filter=d", "--name-only")
+    listed = await git_output(repository, *SAFE, "diff-tree", *options, "-G", "^<{7,}( |\r|$)", base, tip)
+    names = [os.fsdecode(name) for name in listed.split(b"\0")[:-1]]
+    before = await git_output(repository, *SAFE, "diff-tree", *options[:-2], "--name-only", "-G", "^<{7,}", tip, base)
+    known: set[bytes] = set()
+    for commit, paths in ((base, [os.fsdecode(name) for name in before.split(b"\0")[:-1]]), (target, names)):
+        for path in paths if commit is not None else ():
+            done = await run_git(repository, *SAFE, "cat-file", "blob", f"{commit}:{path}")
+            known |= unresolved(done.stdout if done.returncode == 0 else b"")
+    return [path for path in names if unresolved(await blob(repository, f"{tip}:{path}")) - known]
 
 
 async def replaced(repository: Path, tree: str, paths: Collection[str], other: str) -> str:

@@ -56,7 +56,7 @@ class Inspection:
         fields = [os.fsdecode(field) for field in listed.split(b"\0")[:-1]]
         status = dict(zip(fields[1::2], fields[::2], strict=True))
         others = _names(await self.ask("ls-files", "-z", "--others", "--exclude-standard"))
-        others += [path for path in await self._staged() if path not in others]
+        others += [path for path in await self._staged() if not {path, f"{path}/"} & set(others)]
         return Differences(
             deleted=tuple(path for path, letter in status.items() if letter == "D"),
             changed=tuple(path for path, letter in status.items() if letter != "D"),
@@ -66,17 +66,35 @@ class Inspection:
 
     async def _staged(self) -> list[str]:
         """Return ignored files that the agent has staged (`git add --force`) but not committed."""
-        theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
-        if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
+        copy = self._theirs()
+        if copy is None:
             return []
-        copy = self.index.with_name("theirs")
-        shutil.copyfile(theirs, copy)
         try:
             staged = _names(await ask(self.sandbox, "ls-files", "-z", "--cached", more={"GIT_INDEX_FILE": str(copy)}))
         except GitError:  # not a valid index
             return []
         known = set(_names(await self.ask("ls-files", "-z", "--cached")))
         return [path for path in staged if path not in known and _is_there(self.sandbox.folder, path)]
+
+    async def unmerged(self) -> tuple[str, ...]:
+        """Return the files whose conflicts the agent has not resolved for git, in a merge or rebase of its own."""
+        copy = self._theirs()
+        if copy is None:
+            return ()
+        try:
+            listed = await ask(self.sandbox, "ls-files", "-z", "--unmerged", more={"GIT_INDEX_FILE": str(copy)})
+        except GitError:  # not a valid index
+            return ()
+        return tuple(sorted({name.partition("\t")[2] for name in _names(listed)}))
+
+    def _theirs(self) -> Path | None:
+        """Return a copy of the agent's own index; None if it has none."""
+        theirs = self.sandbox.folder / ".git" / "index" if self.sandbox.cloned else self.sandbox.git_dir / "index"
+        if theirs.is_symlink() or theirs.parent.is_symlink() or not theirs.is_file():
+            return None
+        copy = self.index.with_name("theirs")
+        shutil.copyfile(theirs, copy)
+        return copy
 
     async def add(self, paths: Sequence[str]) -> list[str]:
         """Add files of the tree to the index. Returns those that git cannot add, such as unreadable ones."""
@@ -155,7 +173,9 @@ def inspecting(sandbox: Sandbox, filters: Filters) -> Iterator[Inspection]:
 
 
 async def knows(repository: Path, commit: str) -> bool:
-    """Whether a repository has a commit."""
+    """Whether a commit is in the repository whose top is this directory. It need not be one, nor exist."""
+    if not os.path.lexists(repository / ".git"):
+        return False
     done = await run_git(repository, *SAFE, "cat-file", "-e", f"{commit}^{{commit}}")
     return done.returncode == 0
 

@@ -34,8 +34,8 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
     """Remove folder, worktree and branch; the record stays, as removed.
 
     Unless `force` is set, raise SandboxError before anything is removed if work is uncommitted, or is neither pushed
-    nor on another branch. What is left of a sandbox that was partly made, partly removed, or whose folder was deleted
-    by hand, is removed.
+    nor on another branch, or if git cannot say whether that is so. What is left of a sandbox that was partly made,
+    partly removed, or whose folder was deleted by hand, is removed.
     """
     record = find(project, sandbox.id)
     if record is not None and record.stage is SandboxStage.REMOVING:
@@ -44,13 +44,20 @@ async def remove(project: Project, sandbox: Sandbox, *, force: bool) -> None:
             return
     tip = await _branch_tip(sandbox)
     if not force and not (record is not None and record.stage is SandboxStage.MAKING):
+        head = await _head(sandbox)
+        if head is None and _has_files(sandbox.folder):
+            raise SandboxError(
+                f"What the sandbox {sandbox.id} has cannot be compared: its git directory {sandbox.git_dir} is missing "
+                "or damaged. Was the repository moved?",
+                advice=f"Its files are in {sandbox.folder}; --force removes them.",
+            )
         if changes := await uncommitted(sandbox):
             names = ", ".join(changes[:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if changes[_SHOWN:] else "")
             raise SandboxError(
                 f"The sandbox {sandbox.id} has changes that are not committed: {names}.",
                 advice=f"They are in {sandbox.folder}; --force removes them.",
             )
-        for commit in {tip, await _head(sandbox)} - {None}:
+        for commit in {tip, head} - {None}:
             if not await is_elsewhere(sandbox, str(commit)):
                 raise SandboxError(
                     f"The work of the sandbox {sandbox.id} is neither pushed nor merged: {sandbox.branch or commit}.",
@@ -110,6 +117,11 @@ async def _head(sandbox: Sandbox) -> str | None:
     return await resolve(sandbox, "HEAD")
 
 
+def _has_files(folder: Path) -> bool:
+    """Whether anything but git's own file is in a sandbox's directory."""
+    return folder.is_dir() and bool(set(folder.iterdir()) - {folder / ".git"})
+
+
 # ---- the steps ---------------------------------------------------------------------------------
 
 
@@ -123,6 +135,8 @@ async def remove_tree(sandbox: Sandbox, *, tip: str | None) -> None:
         await trio.to_thread.run_sync(_delete_folder, folder, abandon_on_cancel=False)
     with contextlib.suppress(OSError):
         sandbox.folder.parent.rmdir()  # if it is empty now
+    if not sandbox.common_dir.is_dir():  # the repository was moved: it forgets the worktree by itself
+        return
     async with repository_lock(sandbox.common_dir):
         if sandbox.git_dir.is_dir():
             await _remove_worktree(sandbox)

@@ -37,6 +37,8 @@ class Settled(msgspec.Struct, frozen=True):
 
     tip: str | None
     left_out: tuple[str, ...]
+    unmerged: tuple[str, ...] = ()
+    """Files in which the agent left a merge of its own unfinished. Known only once: `tip` has them as they are."""
 
 
 async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
@@ -46,6 +48,7 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
     """
     if not sandbox.folder.is_dir() or not (sandbox.git_dir / "HEAD").is_file():
         raise SandboxError(f"The sandbox {sandbox.id} no longer exists: {sandbox.folder}.")
+    delete_locks(sandbox)
     start = await resolve(sandbox, SETTLED) or sandbox.base
     agents = await fetch_back(sandbox) if sandbox.cloned else await resolve(sandbox, "HEAD")
     tip = agents if agents is not None and await is_ancestor(sandbox, start, agents) else start
@@ -59,9 +62,23 @@ async def settle(sandbox: Sandbox, permits: Permits, message: str) -> Settled:
         commit = parent if await _tree(sandbox, parent) == tree else await _commit(sandbox, tree, parent, message)
         if start == sandbox.base and await _tree(sandbox, start) == tree:
             commit = start  # the work was undone again, or all of it is refused
+        unmerged = await look.unmerged()
         await move(sandbox, commit, look.index)
     left_out.update(copies.touched(sandbox))
-    return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)))
+    return Settled(commit if commit != sandbox.base else None, tuple(sorted(left_out)), unmerged)
+
+
+def delete_locks(sandbox: Sandbox) -> None:
+    """Delete the lock files that a killed git left in the sandbox's git directory, and its branch's.
+
+    Nobody works there any more. Locks of the repository that all worktrees share stay.
+    """
+    locks = list(sandbox.git_dir.rglob("*.lock"))
+    if sandbox.branch is not None:
+        locks.append(sandbox.common_dir / "refs" / "heads" / f"{sandbox.branch}.lock")
+    for lock in locks:
+        if lock.is_symlink() or lock.is_file():
+            lock.unlink(missing_ok=True)
 
 
 def refusal(sandbox: Sandbox, permits: Permits) -> Callable[[str], bool]:

@@ -58,6 +58,7 @@ async def integrate_spawn(confinement: Confinement, record: SpawnRecord, send: S
             body=redaction.text(record.summary),
             chosen=record.task.integrate or config.spawn.integrate,
             leaks=confinement.leaks,
+            unmerged=settled.unmerged,
         ),
         send,
     )

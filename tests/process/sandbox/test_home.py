@@ -17,6 +17,7 @@ from cuggino.integrate.integration import Integration, IntegrationResult, integr
 from cuggino.integrate.merge import MergeContext, RepairRequest
 from cuggino.sandbox.leaks import Leak
 from cuggino.sandbox.sandbox import Sandbox
+from cuggino.sandbox.settle import settle
 from tests.process.sandbox.merge_house import PERMITS, Killed, Sent, commit, git, lines, new_sandbox, tip, tree, write
 
 
@@ -111,7 +112,7 @@ async def test_the_person_s_changes_in_the_same_files_prevent_a_merge(sandbox: S
     before = (main(sandbox.repository), tree(sandbox.repository), status(sandbox.repository))
     result = await integrated(sandbox)
     assert result.how == "kept"
-    assert "would be overwritten by merge" in result.reason
+    assert "would be overwritten by merge" in result.reason or "in the way, and not in git" in result.reason
     assert next(iter(theirs)) in result.reason
     assert (main(sandbox.repository), tree(sandbox.repository), status(sandbox.repository)) == before
     assert git(sandbox.repository, "stash", "list") == ""
@@ -333,3 +334,88 @@ async def test_an_integration_runs_no_hooks(sandbox: Sandbox, tmp_path: Path) ->
     (tmp_path / "ran").unlink(missing_ok=True)
     assert (await integrate(prepared, Sent())).how == "merge"
     assert not (tmp_path / "ran").exists()
+
+
+OWN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
+    "an ignored file": ({".env": "mine"}, {".env": "theirs"}, ".env"),
+    "an ignored directory, for a file": (
+        {"build/deep/x": "mine", "build/y": "mine"},
+        {"build": "a file"},
+        "build/deep/, build/y",
+    ),
+    "an ignored file, for a directory": ({"build": "mine"}, {"build/x": "theirs"}, "build"),
+    "an untracked file": ({"notes": "mine"}, {"notes": "theirs"}, "notes"),
+    "beside tracked files": ({"d/x.ignored": "mine"}, {"d/f": "", "d": "now a file"}, "d/x.ignored"),
+}
+"""What the person has and git does not, what the agent commits, and what is named."""
+
+
+@pytest.mark.parametrize("what", OWN)
+async def test_what_the_person_has_beside_git_is_never_overwritten(
+    sandbox: Sandbox, repository: Path, what: str
+) -> None:
+    own, theirs, named = OWN[what]
+    (repository / ".git" / "info" / "exclude").write_text(".env\nbuild\n")
+    write(repository, own)
+    for name in theirs:
+        if name == "d/f":
+            (sandbox.folder / name).unlink()
+            (sandbox.folder / "d").rmdir()
+    write(sandbox.folder, {name: text for name, text in theirs.items() if text})
+    git(sandbox.folder, "add", "--force", "--all")
+    git(sandbox.folder, "commit", "--quiet", "-m", "forced")
+    before, head = tree(repository), main(repository)
+    result = await integrated(sandbox)
+    assert (result.how, result.in_the_way, main(repository)) == ("kept", True, head)
+    assert result.reason.endswith(f"in the way, and not in git, in {repository}: {named}.")
+    assert tree(repository) == before
+    for name in own:
+        (repository / name).unlink()
+    assert (await integrated(sandbox)).how == "merge"
+    assert status(repository) == ""
+
+
+@pytest.mark.parametrize("link", [False, True])
+async def test_an_ignored_file_that_is_already_the_same_is_not_in_the_way(
+    sandbox: Sandbox, repository: Path, link: bool
+) -> None:
+    (repository / ".git" / "info" / "exclude").write_text(".env\n")
+    for root in (repository, sandbox.folder):
+        (root / ".env").symlink_to("elsewhere") if link else (root / ".env").write_text("the same\n")
+    git(sandbox.folder, "add", "--force", ".env")
+    git(sandbox.folder, "commit", "--quiet", "-m", "forced")
+    assert (await integrated(sandbox)).how == "merge"
+    assert status(repository) == ""
+
+
+@pytest.mark.parametrize("how", ["merge", "branch"])
+async def test_an_agent_that_stops_in_the_middle_of_a_merge_has_not_finished(
+    sandbox: Sandbox, repository: Path, how: Integrate
+) -> None:
+    """Its work is on the branch, but never merged: neither markers nor what git could not mark."""
+    commit(repository, {"list": lines(line_5="base"), "picture": b"\0two"})
+    commit(sandbox.folder, {"list": lines(line_5="branch"), "picture": b"\0three"})
+    git(sandbox.folder, "merge", "main", check=False)
+    assert "<<<<<<<" in (sandbox.folder / "list").read_text()
+    before = main(repository)
+    settled = await settle(sandbox, PERMITS, "So far")
+    assert settled.unmerged == ("list", "picture")
+    prepared = msgspec.structs.replace(integration(sandbox, how), tip=settled.tip)
+    result = await integrate(msgspec.structs.replace(prepared, unmerged=settled.unmerged), Sent())
+    assert (result.how, result.reason) == ("kept", "The agent left conflicts unresolved in list, picture.")
+    result = await integrate(prepared, Sent())
+    assert (result.how, result.reason) == ("kept", "The agent left conflicts unresolved in list.")
+    assert main(repository) == before
+    assert "<<<<<<<" in git(repository, "show", f"{sandbox.branch}:list")
+
+
+async def test_markers_that_were_there_and_headings_are_not_unresolved_conflicts(
+    sandbox: Sandbox, repository: Path
+) -> None:
+    example = "<<<<<<< a\n1\n=======\n2\n>>>>>>> b\n"
+    start = commit(repository, {"how-to": example})
+    git(sandbox.folder, "merge", "-q", "main")
+    begun = msgspec.structs.replace(sandbox, base=start)
+    (sandbox.folder / "how-to").unlink()
+    commit(sandbox.folder, {"moved": f"more\n{example}", "doc": "Title\n=======\n\n>>>>>>> quoted\n<<<<<<< x\n"})
+    assert (await integrated(begun)).how == "merge"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import msgspec
 import pytest
 
+from cuggino.agents.activity_timeout import ActivityLimits
 from cuggino.errors import GitError
 from cuggino.events import ConflictsFound
+from cuggino.integrate import repair as repairing
 from cuggino.integrate.checkout import PLACED, finish, undo
 from cuggino.integrate.merge import NOTES, MergeContext, Merged, MergeRequest, RepairRequest, Unmerged, merge
 from cuggino.integrate.trees import merge_trees
@@ -356,3 +359,23 @@ async def test_an_unknown_commit_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(GitError):
         await merge_trees(sandbox.repository, "0" * 40, tip(sandbox))
     assert PLACED not in git(sandbox.folder, "for-each-ref")
+
+
+async def test_the_agent_is_asked_about_a_file_against_a_directory(sandbox: Sandbox) -> None:
+    merging = Merging(sandbox, {"x": "a file\n"}, {"x/y": "in a directory\n"})
+    listed = []
+
+    async def run(*_: object) -> Any:
+        listed.append((sandbox.root / ".cuggino" / "repair" / "conflicts.md").read_text())
+        for path in sandbox.folder.glob("x~*"):
+            path.unlink()
+        write(sandbox.folder, {NOTES: ""})
+        return SimpleNamespace(result=object())
+
+    config = SimpleNamespace(check_command=None, specs_path=".specs")
+    confinement: Any = SimpleNamespace(context=SimpleNamespace(config=config), run=run)
+    limits = ActivityLimits(idle=60, total=60)
+    repair = repairing.Repair(confinement=confinement, task="x", limits=limits, attempts=1, send=merging.sent)
+    merged = done(await merging.merge(repair=repair))
+    assert f"branch: a directory: git ls-tree -r {merging.ours}:x" in listed[0]
+    assert merging.changed(merged) == ["x", "x/y"]

@@ -14,6 +14,7 @@ import trio.testing
 
 from cuggino.errors import SandboxError
 from cuggino.git.locked import repository_lock
+from cuggino.project import Project
 from cuggino.sandbox import records
 from cuggino.sandbox.provision import provision
 from cuggino.sandbox.records import SandboxStage
@@ -114,6 +115,27 @@ async def test_when_the_directory_was_deleted_only_work_on_the_branch_prevents_r
     if worked:
         await refused(person, sandbox, "neither pushed nor merged")
     assert await removed(person, sandbox, force=worked)
+
+
+@pytest.mark.parametrize("how", ["the repository was moved", "no git directory", "no HEAD"])
+async def test_where_git_cannot_say_what_is_committed_nothing_is_removed_without_force(
+    person: Person, sandbox: Sandbox, how: str
+) -> None:
+    write(sandbox.folder / "kept", "the only copy\n")
+    project = person.project
+    if how == "the repository was moved":
+        project = Project(person.top.rename(person.top.with_name("moved")))
+    elif how == "no git directory":
+        shutil.rmtree(sandbox.git_dir)
+    else:
+        (sandbox.git_dir / "HEAD").write_text("ref: refs/heads/nowhere\n")
+    with pytest.raises(SandboxError, match="cannot be compared") as error:
+        await remove(project, sandbox, force=False)
+    assert str(sandbox.git_dir) in error.value.message
+    assert (sandbox.folder / "kept").read_text() == "the only copy\n"
+    await remove(project, sandbox, force=True)
+    assert not sandbox.folder.exists()
+    assert [record.stage for record in records.load_all(project)] == [SandboxStage.REMOVED]
 
 
 async def test_a_sandbox_without_a_record_is_found(person: Person, sandbox: Sandbox) -> None:

@@ -452,3 +452,42 @@ async def test_a_person_without_a_name_gets_a_default_identity(person: Person, w
     assert git(person.top, "log", "-1", "--format=%an %ae %s", f"{worktree.branch}").strip() == (
         "cuggino cuggino@localhost Work done with cuggino"
     )
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/worktree/cuggino/settled.lock", "branch"])
+async def test_locks_that_a_killed_git_left_do_not_prevent_settling(person: Person, lock: str) -> None:
+    """Nobody works there any more. A lock of the whole repository stays: it may be somebody else's."""
+    sandbox = await provision(person.project, person.config())
+    write(sandbox.folder / "kept", "work\n")
+    shared = sandbox.common_dir / "config.lock"
+    own = sandbox.common_dir / f"refs/heads/{sandbox.branch}.lock" if lock == "branch" else sandbox.git_dir / lock
+    for path in (own, shared):
+        write(path, "")
+    settled = await settle(sandbox, permits(), "Work")
+    assert settled.tip == git(person.top, "rev-parse", str(sandbox.branch)).strip()
+    assert person.changed(sandbox) == ["M kept"]
+    assert (own.exists(), shared.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("how", ["staged", "committed", "a submodule", "committed and removed"])
+async def test_all_but_the_link_to_a_nested_repository_is_settled(
+    person: Person, sandbox: Sandbox, tmp_path: Path, how: str
+) -> None:
+    library = Person(tmp_path / "library")
+    nested = sandbox.folder / "vendor" / "lib"
+    write(sandbox.folder / "kept", "work\n")
+    if how == "a submodule":
+        allowed = ("-c", "protocol.file.allow=always")
+        git(sandbox.folder, *allowed, "submodule", "add", "-q", str(library.top), "vendor/lib")
+    else:
+        git(sandbox.folder, "clone", "-q", str(library.top), str(nested))
+        git(sandbox.folder, "-c", "advice.addEmbeddedRepo=false", "add", "vendor")
+    if how.startswith("committed"):
+        commit(sandbox, "with a link", "kept", "vendor")
+    if how == "committed and removed":
+        shutil.rmtree(sandbox.folder / "vendor")
+    settled = await work(sandbox)
+    assert [path.rstrip("/") for path in settled.left_out] == ([] if how.endswith("removed") else ["vendor/lib"])
+    assert person.changed(sandbox) == [*(["A .gitmodules"] if how == "a submodule" else []), "M kept"]
+    assert "160000" not in git(person.top, "log", "-p", "--raw", f"main..{sandbox.branch}")
+    assert (await work(sandbox)).tip == settled.tip
