@@ -173,7 +173,7 @@ class PullRequestFixer:
         except OperationFailed as reason:
             self._journal.log(f"left for the next poll: {failure.name}: {reason}")
             return None
-        if not all(check.is_action for check in failure.checks):
+        if not all(check.is_action and check.id is not None for check in failure.checks):  # no job's log to read
             return log, Triage(verdict="real", cause="")
         try:
             triage = await self._fixers.triage(failure, log, state.head, self._send)

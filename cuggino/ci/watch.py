@@ -12,7 +12,8 @@ import trio
 
 from cuggino import events
 from cuggino.ci import decide
-from cuggino.ci.decide import FAILED_POLLS, GRACE, Ending, PollContext, System, Trust, View
+from cuggino.ci.checks import System, current_checks
+from cuggino.ci.decide import FAILED_POLLS, GRACE, Ending, PollContext, Trust, View
 from cuggino.ci.fixing import PullRequestFixer
 from cuggino.ci.intervals import DEFAULT, CiIntervals
 from cuggino.ci.journal import CiReport, Journal
@@ -216,7 +217,7 @@ class _PullRequestWatch:
         seen = decide.view(pull, self._file.read(), self._head.poll(pull, self._context.system, self._context.trust))
         self._report.open_threads, self._report.status = seen.open_threads, seen.status
         await self._report_poll(number, seen)
-        self._head.names = frozenset(check.name for check in decide.newest_runs(pull.checks))
+        self._head.names = frozenset(check.name for check in current_checks(pull))
         if pull.state == "OPEN":
             await fixer.fix_threads(pull, seen)
             await fixer.fix_failures(pull, seen)

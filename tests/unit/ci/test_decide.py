@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuggino.ci.checks import drop_build_summary, newest_runs
 from cuggino.ci.decide import (
     GRACE,
     PollContext,
     Trust,
     View,
     answer_mark,
-    drop_build_summary,
     ending,
     has_answer,
     is_open,
-    newest_runs,
     refusal_reason,
     view,
 )
@@ -27,7 +26,7 @@ from cuggino.ci.intervals import CiIntervals
 from cuggino.ci.pull_request import Check, PullRequestSnapshot
 from cuggino.ci.query import OUTCOMES
 from cuggino.ci.state import CiState, Rerun
-from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, thread
+from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, suite, thread
 
 STATE = CiState(number=12, head=HEAD, started=START)
 
@@ -97,10 +96,44 @@ def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
 
 def test_a_running_workflow_is_not_green_although_all_its_checks_passed() -> None:
     """A job that waits for another has no check before that one has ended."""
-    seen = look(GREEN, unfinished=("ci", "nightly"))
+    seen = look(GREEN, suites=(suite("ci", "IN_PROGRESS"), suite("nightly", "QUEUED")))
     rest = ("(the rest of ci)", "(the rest of nightly)")
     assert (seen.green, seen.actionable, seen.pending) == (False, "pending", rest)
-    assert look(check("lint", "QUEUED"), unfinished=("ci",)).pending == ("lint",)
+    assert look(check("lint", "QUEUED", suite="CS_ci"), suites=(suite("ci", "QUEUED"),)).pending == ("lint",)
+
+
+@pytest.mark.parametrize("word", ["ACTION_REQUIRED", "STARTUP_FAILURE", "FAILURE", "TIMED_OUT"])
+def test_a_workflow_that_has_no_check_run_and_ended_badly_is_never_green(word: str) -> None:
+    """It waits for approval, or its file is broken: GitHub shows nothing but the suite."""
+    seen = look(GREEN, suites=(suite("ci", word),))
+    assert (seen.green, seen.actionable) == (False, "failing")
+    assert [(failure.name, failure.checks[0].run) for failure in seen.failures] == [("(workflow ci)", 100)]
+    assert not look(GREEN, suites=(suite("", word, run=None, workflow_id=None, app="lint"),)).green
+
+
+def test_a_workflow_that_was_cancelled_in_the_queue_blocks_green() -> None:
+    seen = look(GREEN, suites=(suite("ci", "CANCELLED"),))
+    assert (seen.green, seen.actionable, seen.cancelled) == (False, "pending", ("(workflow ci)",))
+
+
+def test_a_later_run_of_the_workflow_replaces_a_suite_without_check_runs() -> None:
+    old = suite("ci", "CANCELLED", id="CS_1")
+    assert look(GREEN, suites=(old, suite("ci", "SUCCESS", number=2))).green
+    for other in ({"event": "pull_request"}, {"workflow_id": 9}, {"app": "lint"}):
+        assert not look(GREEN, suites=(old, suite("ci", "SUCCESS", **{"number": 2, **other}))).green
+
+
+def test_a_suite_whose_runs_say_how_it_ended_is_not_another_check() -> None:
+    seen = look(GREEN, check("lint", "FAILURE", suite="CS_ci"), suites=(suite("ci", "FAILURE"),))
+    assert [failure.name for failure in seen.failures] == ["lint"]
+    assert look(GREEN, check("docs", "SKIPPED"), suites=(suite("ci", "SKIPPED"), suite("x", "NEUTRAL"))).green
+
+
+def test_a_suite_of_an_app_that_never_reports_anything_is_not_waited_for() -> None:
+    silent = suite("", "QUEUED", id="CS_9", run=None, workflow_id=None, app="bot")
+    assert look(GREEN, suites=(silent,)).green
+    assert look(GREEN, suites=(replace(silent, word="IN_PROGRESS"),)).pending == ("(checks of bot)",)
+    assert look(replace(GREEN, suite="CS_9"), suites=(silent,)).pending == ("(checks of bot)",)
 
 
 def test_a_thread_to_act_on_is_not_green() -> None:

@@ -14,7 +14,7 @@ from cuggino.ci.decide import Trust
 from cuggino.ci.ports import FixResult, NonFastForward, OperationFailed, PollFailed, RateLimited, Triage
 from cuggino.ci.state_format import render
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from tests.unit.ci.world import HEAD, START, Killed, World, check, comment, replace, thread
+from tests.unit.ci.world import HEAD, START, Killed, World, check, comment, replace, suite, thread
 
 FLAKE = Triage(verdict="flake", cause="a port was taken")
 TRANSIENT = Triage(verdict="transient", cause="the registry was down")
@@ -310,6 +310,23 @@ async def test_what_only_a_person_can_do_is_left_to_them_once(
     assert await world.watch() == 5
     assert world.left == [f"test: {reason}"]
     assert world.agents == []
+
+
+async def test_a_workflow_that_waits_for_approval_is_left_to_the_person_once(clock: MockClock, world: World) -> None:
+    world.checks(lint="SUCCESS")
+    world.change(suites=(suite("ci", "ACTION_REQUIRED"),))
+    world.limit = 3
+    assert await world.watch() == 5
+    assert world.left == ["(workflow ci): a person has to act on it"]
+    assert world.agents == []
+
+
+async def test_a_broken_workflow_file_is_fixed_without_a_triage(clock: MockClock, world: World) -> None:
+    world.checks(lint="SUCCESS")
+    world.change(suites=(suite("ci", "STARTUP_FAILURE"),))
+    world.after_push = lambda: world.change(suites=(suite("ci", "SUCCESS"),))
+    assert await world.watch() == 0
+    assert world.agents == ["fix (workflow ci) at aaaa"]
 
 
 async def test_a_conflict_with_the_base_is_fixed_first(clock: MockClock, world: World) -> None:

@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import msgspec
 import trio
 
-from cuggino.ci.decide import Failure, System, Trust
+from cuggino.ci.checks import System
+from cuggino.ci.decide import Failure, Trust
 from cuggino.ci.ports import FixResult, Triage
-from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
+from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Suite, Thread
 from cuggino.ci.query import OUTCOMES
 from cuggino.ci.state import CiState
 from cuggino.ci.state_file import StateFile
@@ -50,6 +51,13 @@ def check(name: str, word: str, *, id: int | None = None, **more: Any) -> Check:
     outcome = OUTCOMES.get(word, "pending")
     fields: dict[str, Any] = {"app": "github-actions", "workflow": "ci", "event": "push", "run": 100, **more}
     return Check(name=name, outcome=outcome, word=word, id=id, **fields)
+
+
+def suite(name: str, word: str, **more: Any) -> Suite:
+    """A suite of a workflow of this name."""
+    fields: dict[str, Any] = {"id": f"CS_{name}", "app": "github-actions", "workflow_id": len(name), "number": 1}
+    fields |= {"workflow": name, "event": "push", "run": 100, **more}
+    return Suite(outcome=OUTCOMES.get(word, "pending"), word=word, **fields)
 
 
 PULL = PullRequestSnapshot(
