@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from cuggino.ci.pull_request import Check, PullRequestSnapshot, Suite
 
+Identity: TypeAlias = tuple[str, ...]
 System: TypeAlias = Literal["github-actions", "buildkite", "unknown"]
 
 
@@ -19,18 +19,40 @@ def current_checks(pull: PullRequestSnapshot, system: System = "unknown") -> tup
 
 
 def newest_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the newest run of each name, workflow and event; one that has not started is newer than all others."""
-    found: dict[tuple[str, str, str], Check] = {}
+    """Return the newest run of each check: by attempt, then by the number of its workflow's run, then by ID.
+
+    Times do not decide: they may be missing. Two jobs of one name in one attempt both count, and so does a run whose
+    attempt is not known.
+    """
+    return tuple(check for group in _by_identity(checks).values() for check in _newest(group))
+
+
+def ambiguous_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return the runs of which only their attempts can tell which one is the newest."""
+    groups = (group for group in _by_identity(checks).values() if len(group) > 1)
+    return tuple(check for group in groups for check in group if check.run is not None)
+
+
+def _by_identity(checks: Iterable[Check]) -> dict[Identity, list[Check]]:
+    groups: dict[Identity, list[Check]] = {}
     for check in checks:
-        key = (check.name, check.workflow, check.event)
-        if key not in found or _age(check) >= _age(found[key]):
-            found[key] = check
-    return tuple(found.values())
+        groups.setdefault(identity(check), []).append(check)
+    return groups
 
 
-def _age(check: Check) -> tuple[float, int]:
-    started = check.started.timestamp() if check.started is not None else math.inf
-    return started, check.id or 0
+def identity(check: Check) -> Identity:
+    """Return what a check is. The workflow's ID counts, not its name: two files may have the same name."""
+    if check.is_status:
+        return ("status", check.name)
+    workflow = check.workflow if check.workflow_id is None else str(check.workflow_id)
+    return ("run", check.app, workflow, check.name, check.event)
+
+
+def _newest(runs: Sequence[Check]) -> list[Check]:
+    best = max((run.attempt, run.number) for run in runs)
+    left = [run for run in runs if run.attempt == 0 or (run.attempt, run.number) == best]
+    newest = max(run.id or 0 for run in left)
+    return [run for run in left if run.run is not None or (run.id or 0) == newest]
 
 
 def drop_build_summary(checks: Sequence[Check], system: System) -> tuple[Check, ...]:
@@ -75,6 +97,7 @@ def _as_check(suite: Suite) -> Check:
         suite=suite.id,
         app=suite.app,
         workflow=suite.workflow,
+        workflow_id=suite.workflow_id,
         event=suite.event,
         run=suite.run,
     )

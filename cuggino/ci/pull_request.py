@@ -39,12 +39,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     """GitHub's own word for it, such as TIMED_OUT."""
     id: int | None = None
+    is_status: bool = False
     suite: str = ""
     app: str = ""
     workflow: str = ""
+    workflow_id: int | None = None
     event: str = ""
     run: int | None = None
     """The GitHub Actions run that it belongs to; `run_over`: all jobs of that run have ended."""
+    number: int = 0
+    """The number of that run."""
+    attempt: int = 1
+    """The attempt of that run, or 0 if it is not known. It is asked for only where it makes a difference."""
     run_over: bool = True
     started: datetime | None = None
     url: str = ""

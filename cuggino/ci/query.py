@@ -218,8 +218,10 @@ def _check(context: wire.ContextNode) -> Check:
                 suite=suite.id if suite is not None else "",
                 app=suite.app.slug if suite is not None and suite.app is not None else "",
                 workflow=run.workflow.name if run is not None else "",
+                workflow_id=run.workflow.database_id if run is not None else None,
                 event=run.event if run is not None else "",
                 run=run.database_id if run is not None else None,
+                number=run.run_number if run is not None else 0,
                 run_over=suite is None or suite.status == "COMPLETED",
                 started=context.started_at,
                 url=context.details_url or "",
@@ -227,6 +229,7 @@ def _check(context: wire.ContextNode) -> Check:
         case "StatusContext":
             return Check(
                 name=_name(context.context),
+                is_status=True,
                 outcome=OUTCOMES.get(context.state, "pending"),
                 word=context.state,
                 started=context.created_at,

@@ -103,7 +103,7 @@ async def test_the_origin_of_a_check() -> None:
     suite = {
         "status": "IN_PROGRESS",
         "app": {"slug": "github-actions"},
-        "workflowRun": {"databaseId": 41_000_000_000, "event": "push", "workflow": {"name": "ci"}},
+        "workflowRun": {**RUN_OF_CI, "databaseId": 41_000_000_000},
     }
     node = run("a\n b", "COMPLETED", "FAILURE", checkSuite=suite, startedAt="2026-01-01T00:00:00Z", databaseId=2**40)
     (check,) = (await look(page([node]))).checks
@@ -111,9 +111,11 @@ async def test_the_origin_of_a_check() -> None:
         *("a b", "ci", "push", 41_000_000_000),
         False,
     )
-    assert (check.id, check.is_action) == (2**40, True)
+    assert (check.id, check.is_action, check.workflow_id, check.number) == (2**40, True, 8, 3)
     (other,) = (await look(page([run("a", "COMPLETED", "FAILURE", checkSuite={"status": "COMPLETED"})]))).checks
     assert not other.is_action
+    (status,) = (await look(page([{"__typename": "StatusContext", "context": "a", "state": "ERROR"}]))).checks
+    assert (status.is_status, check.is_status) == (True, False)
 
 
 RUN_OF_CI = {"databaseId": 1, "runNumber": 3, "event": "push", "workflow": {"databaseId": 8, "name": "ci"}}
