@@ -38,6 +38,10 @@ class _CheckRun(msgspec.Struct):
     output: _CheckOutput = msgspec.field(default_factory=_CheckOutput)
 
 
+class _PullRequestState(msgspec.Struct):
+    state: str = ""
+
+
 class _Job(msgspec.Struct):
     run_attempt: int = 0
 
@@ -88,6 +92,12 @@ class GitHubPullRequest:
         if answer is None or answer.status != 200:
             raise PollFailed(self._why)
         return answer.body
+
+    async def is_open(self) -> bool:
+        answer = await self._ask("GET", f"{self._slug.api}/pulls/{self._number}")
+        if answer is None or not answer.ok or not (state := _decoded(answer, _PullRequestState).state):
+            raise PollFailed(self._why)
+        return state == "open"
 
     async def may_write(self, login: str) -> bool:
         answer = await self._ask("GET", f"{self._slug.api}/collaborators/{quote(login, safe='')}/permission")

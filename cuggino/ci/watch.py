@@ -211,10 +211,13 @@ class _PullRequestWatch:
                 self._head.names = None
                 self._head.replace()
                 self._journal.head_moved = False
-            if not await self._is_of_head(pull, branch):
+            if pull.head != self._file.read().head and not await self._is_of_head(pull, branch):
                 await self._report_poll(number, View())
                 return None
         seen = decide.view(pull, self._file.read(), self._head.poll(pull, self._context.system, self._context.trust))
+        if seen.green and not await self._is_of_head(pull, branch):
+            await self._report_poll(number, View())
+            return None
         self._report.open_threads, self._report.status = seen.open_threads, seen.status
         await self._report_poll(number, seen)
         self._head.names = frozenset(check.name for check in current_checks(pull))
@@ -226,8 +229,6 @@ class _PullRequestWatch:
     async def _is_of_head(self, pull: PullRequestSnapshot, branch: Branch) -> bool:
         """Return whether the poll shows the branch's head. A poll may lag behind a push; git does not."""
         old = self._file.read().head
-        if pull.head == old:
-            return True
         new = await branch.head()
         if new is None:
             raise PollFailed(f"the branch {pull.branch} does not exist any more")

@@ -111,6 +111,7 @@ class PullRequest:
         self._workflows: defaultdict[tuple[str, str], int] = defaultdict(lambda: next(_ids))
         base = "repos/o/r"
         server.on("POST", "graphql", self._graphql)
+        server.on("GET", rf"{base}/pulls/12", lambda _: Reply(200, {"state": self._rest_state()}))
         server.on("GET", rf"{base}/collaborators/(?P<login>.+)/permission", self._permission)
         server.on("GET", rf"{base}/actions/jobs/(?P<id>\d+)/logs", self._log)
         server.on("GET", r"logs/(?P<id>\d+)", self._log_text)
@@ -263,6 +264,9 @@ class PullRequest:
         }
 
     # ---- REST
+
+    def _rest_state(self) -> str:
+        return "open" if self.state == "OPEN" else "closed"
 
     def _permission(self, request: Request) -> Reply:
         login = request.named["login"]

@@ -76,6 +76,14 @@ async def test_an_attempt_that_cannot_be_read_now_is_a_failed_poll() -> None:
         await one.poll()
 
 
+async def test_whether_it_is_open() -> None:
+    for state, expected in (("open", True), ("closed", False)):
+        assert await api(Response(200, {}, json.dumps({"state": state}).encode()))[0].is_open() is expected
+    for answer in (None, Response(404, {}, b"{}"), Response(502, {}, b"<html>"), Response(200, {}, b"[]")):
+        with pytest.raises(PollFailed):
+            await api(answer)[0].is_open()
+
+
 FAILED = check("test", "FAILURE", id=5)
 ELSEWHERE = check("lint", "FAILURE", id=6, app="other", run=None)
 

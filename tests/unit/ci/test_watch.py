@@ -367,6 +367,27 @@ async def test_a_poll_that_lags_is_neither_green_nor_a_push_of_others(clock: Moc
     assert len(world.pushes) == 1
 
 
+async def test_a_green_poll_that_lags_behind_somebodys_push_is_not_green(clock: MockClock, world: World) -> None:
+    world.checks(test="SUCCESS")
+    world.at[2] = lambda: setattr(world, "tip", "b" * 40)
+    world.at[3] = [world.show_tip, lambda: world.checks(test="FAILURE")]
+    world.results["test"] = [FixResult(summary="cannot")]
+    world.limit = 2
+    assert await world.watch() == 5
+    assert world.polled == ["pending", "failing"]
+    assert world.of(events.CiPushDetected) == [events.CiPushDetected(old=HEAD, new="b" * 40)]
+
+
+@pytest.mark.parametrize("state", ["MERGED", "CLOSED"])
+async def test_nothing_is_pushed_after_a_merge_or_a_close(clock: MockClock, world: World, state: str) -> None:
+    world.checks(test="FAILURE")
+    world.while_working = lambda: world.change(state=state)
+    await world.watch()
+    assert world.ended.exit == f"pr_{state.lower()}"
+    assert world.agents == ["triage test at aaaa", "fix test at aaaa"]
+    assert world.pushes == []
+
+
 async def test_after_a_push_the_checks_of_the_old_head_are_waited_for(clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE", lint="SUCCESS")
     world.after_push = lambda: world.checks(lint="SUCCESS")

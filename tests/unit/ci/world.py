@@ -21,7 +21,7 @@ import trio
 
 from cuggino.ci.checks import System
 from cuggino.ci.decide import Failure, Trust
-from cuggino.ci.ports import FixResult, Triage
+from cuggino.ci.ports import FixResult, NonFastForward, Triage
 from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Suite, Thread
 from cuggino.ci.query import OUTCOMES
 from cuggino.ci.state import CiState
@@ -100,6 +100,7 @@ class World:
         self.triages: defaultdict[str, list[Triage]] = defaultdict(list)
         self.results: defaultdict[str, list[FixResult | Exception]] = defaultdict(list)
         self.after_push: Callable[[], object] = self.all_pending
+        self.while_working: Callable[[], object] = lambda: None
         self.errors: dict[str, Exception] = {}
         """What `push`, `reply`, `rerun` and `log` raise."""
         self.agents: list[str] = []
@@ -190,9 +191,15 @@ class World:
         await trio.lowlevel.checkpoint()
         return self.tip
 
-    async def push_commit(self, commit: str) -> None:
+    async def is_open(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self.pull.state == "OPEN"
+
+    async def push_commit(self, commit: str, onto: str) -> None:
         await self._checkpoint("push")
         self.die("before push")
+        if self.tip != onto:
+            raise NonFastForward
         self.pushes.append(commit)
         self._fixed[commit] = self._made[commit]
         self.tip = commit
@@ -232,6 +239,7 @@ class World:
     async def _work(self, name: str, head: str) -> FixResult:
         await trio.sleep(1)
         self.agents.append(f"fix {name} at {head[-4:]}")
+        self.while_working()
         self.die("work")
         left = self.results[name]
         if name in self.fixed and not left and self.dies_at:
