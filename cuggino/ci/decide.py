@@ -245,6 +245,7 @@ def refusal_reason(pull: PullRequestSnapshot, *, author_may_write: bool, trust_a
     return None
 
 
-def head_is_recent(state: CiState, now: datetime) -> bool:
+def head_is_recent(pull: PullRequestSnapshot, stored: CiState | None, now: datetime) -> bool:
     """Return whether the head is so new that checks may be missing, which a watch that starts now cannot know."""
-    return state.last_push is not None and (now - state.last_push).total_seconds() < GRACE * DEFAULT.first
+    pushes = (pull.pushed, stored.last_push if stored is not None else None)
+    return any(at is not None and (now - at).total_seconds() < GRACE * DEFAULT.first for at in pushes)

@@ -110,5 +110,7 @@ class PullRequestSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     threads: tuple[Thread, ...]
     suites: tuple[Suite, ...] = ()
+    pushed: datetime | None = None
+    """When the head was committed, or its newest suite was created: about when it was pushed."""
     limit: int = 0
     remaining: int = 0

@@ -7,6 +7,7 @@ still shows the old green. Anything missing, or an error, makes the whole poll f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $suites: 
       headRef {
         target {
           ... on Commit {
-            oid
+            oid committedDate
             checkSuites(first: 100, after: $suites) @include(if: $withSuites) {
               pageInfo { hasNextPage endCursor }
               nodes { ...suite }
@@ -60,7 +61,7 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $suites: 
   }
 }
 fragment suite on CheckSuite {
-  id status conclusion app { slug } workflowRun { databaseId runNumber event workflow { databaseId name } }
+  id status conclusion createdAt app { slug } workflowRun { databaseId runNumber event workflow { databaseId name } }
 }
 fragment comment on PullRequestReviewComment {
   fullDatabaseId databaseId author { __typename login } authorAssociation viewerDidAuthor state body
@@ -106,6 +107,7 @@ async def poll(
             whole = msgspec.structs.replace(
                 page,
                 suites=(*whole.suites, *page.suites),
+                pushed=max((at for at in (whole.pushed, page.pushed) if at is not None), default=None),
                 checks=(*whole.checks, *page.checks),
                 threads=(*whole.threads, *page.threads),
             )
@@ -165,6 +167,7 @@ def _page(data: wire.DataNode) -> PullRequestSnapshot:
         branch=pull.head_ref_name,
         head=commit.oid if commit is not None else None,
         last_head=pull.head_ref_oid,
+        pushed=_pushed(pull),
         foreign=pull.is_cross_repository,
         head_repository=repository.name_with_owner if repository is not None else None,
         may_push=_may_push(pull),
@@ -174,6 +177,14 @@ def _page(data: wire.DataNode) -> PullRequestSnapshot:
         limit=data.rate_limit.limit if data.rate_limit is not None else 0,
         remaining=data.rate_limit.remaining if data.rate_limit is not None else 0,
     )
+
+
+def _pushed(pull: wire.PullRequestNode) -> datetime | None:
+    """Return when the head was pushed at the earliest: GitHub makes suites for what is pushed, which may be old."""
+    commit = pull.head_ref.target if pull.head_ref is not None else None
+    times = [suite.created_at for suite in _suites(pull).nodes]
+    times.append(commit.committed_date if commit is not None else None)
+    return max((at for at in times if at is not None), default=None)
 
 
 def _may_push(pull: wire.PullRequestNode) -> bool:

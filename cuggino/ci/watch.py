@@ -133,8 +133,8 @@ class _PullRequestWatch:
             self._file.save(CiState(number=pull.number, head=head, started=now, interval=self._intervals.first))
         else:
             self._journal.log(f"resumed at iteration {stored.iteration}")
-            if decide.head_is_recent(stored, now):
-                self._head.expect_anything()
+        if decide.head_is_recent(pull, stored, now):
+            self._head.expect_anything()
         for number in range(1, self._context.limit + 1):
             if (end := await self._iterate(number, branch, fixer)) is not None:
                 return end

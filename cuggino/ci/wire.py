@@ -35,6 +35,7 @@ class SuiteNode(msgspec.Struct, frozen=True, rename="camel"):
     status: str
     id: str = ""
     conclusion: str | None = None
+    created_at: datetime | None = None
     app: AppNode | None = None
     workflow_run: RunNode | None = None
 
@@ -71,6 +72,7 @@ class RollupNode(msgspec.Struct, frozen=True):
 
 class CommitNode(msgspec.Struct, frozen=True, rename="camel"):
     oid: str
+    committed_date: datetime | None = None
     status_check_rollup: RollupNode | None = None
     check_suites: PageNode[SuiteNode] | None = None
 

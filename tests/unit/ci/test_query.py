@@ -155,6 +155,21 @@ async def test_suites_are_read() -> None:
     assert (await look(page([]))).suites == ()
 
 
+@pytest.mark.parametrize(
+    ("committed", "created", "pushed"),
+    [(1, (), 1), (1, (3, 2), 3), (9, (3,), 9), (None, (3,), 3), (None, (), None)],
+)
+async def test_when_the_head_was_pushed(committed: int | None, created: tuple[int, ...], pushed: int | None) -> None:
+    """An old commit may be pushed now: then its suites are new."""
+
+    def at(minute: int | None) -> str | None:
+        return None if minute is None else f"2026-01-01T00:{minute:02}:00Z"
+
+    nodes = [{**suite(str(minute), "COMPLETED", "SUCCESS"), "createdAt": at(minute)} for minute in created]
+    found = (await look(page([], headRef=suites(*nodes, committedDate=at(committed))))).pushed
+    assert (found.minute if found is not None else None) == pushed
+
+
 async def test_all_pages_of_suites_are_read() -> None:
     pages = Pages(
         page([], headRef=suites(suite("1", "COMPLETED", "SUCCESS"), more="s1")),

@@ -412,6 +412,17 @@ async def test_a_watch_that_starts_soon_after_a_push_waits_for_checks(clock: Moc
     assert world.polled == ["passing", "pending", "pending", "pending", "passing"]
 
 
+@pytest.mark.parametrize(("age", "polls"), [(0, 5), (179, 5), (-3600, 5), (180, 2)])
+async def test_a_first_watch_soon_after_a_push_waits_for_checks(
+    clock: MockClock, world: World, age: int, polls: int
+) -> None:
+    """`git push && cuggino ci watch`: the check that will fail may not exist yet."""
+    world.checks(test="SUCCESS")
+    world.change(pushed=START - timedelta(seconds=age))
+    assert await world.watch() == 0
+    assert len(world.polls) == polls
+
+
 async def test_work_is_dropped_when_somebody_else_pushed_first(clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE")
     world.errors["push"] = NonFastForward()
