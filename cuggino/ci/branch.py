@@ -27,8 +27,10 @@ class GitBranch:
         except GitError as error:
             raise PollFailed(f"git cannot look at {self._remote.address}: {error.message}") from error
 
-    async def push(self, commit: str) -> None:
-        refusal = await self._remote.push(commit, self.name)
+    async def push(self, commit: str, onto: str) -> None:
+        if not await self._is_behind(onto, commit):  # the lease would overwrite `onto`
+            raise OperationFailed(f"{commit} is not on top of {onto}")
+        refusal = await self._remote.push(commit, self.name, onto)
         if refusal is None:
             return
         try:
@@ -37,7 +39,7 @@ class GitBranch:
             now = None
         if now == commit:
             return
-        if now is not None and not await self._is_behind(now, commit):
+        if now is not None and now != onto:
             raise NonFastForward
         raise OperationFailed(refusal)
 

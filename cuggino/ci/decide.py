@@ -5,14 +5,14 @@ Names decide whether a failure is new, never times. Green is what remains when n
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from cuggino.ci.checks import System, current_checks, running
 from cuggino.ci.intervals import DEFAULT
 from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
 from cuggino.ci.state import CiState
@@ -27,7 +27,6 @@ GRACE = 3
 FAILED_POLLS = 5
 """This many failed polls in a row end the watch."""
 
-System: TypeAlias = Literal["github-actions", "buildkite", "unknown"]
 Actionable: TypeAlias = Literal["failing", "pending", "passing"]
 Ending: TypeAlias = Literal["all_green", "pr_merged", "pr_closed", "iterations"]
 
@@ -36,33 +35,7 @@ _MARKED = re.compile(r"<!-- cuggino: answer to (\S+) -->\s*\Z")
 _MEMBERS = ("OWNER", "MEMBER", "COLLABORATOR")
 
 
-# ---- checks -----------------------------------------------------------------------------------
-
-
-def newest_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the newest run of each name, workflow and event; one that has not started is newer than all others."""
-    found: dict[tuple[str, str, str], Check] = {}
-    for check in checks:
-        key = (check.name, check.workflow, check.event)
-        if key not in found or _age(check) >= _age(found[key]):
-            found[key] = check
-    return tuple(found.values())
-
-
-def _age(check: Check) -> tuple[float, int]:
-    started = check.started.timestamp() if check.started is not None else math.inf
-    return started, check.id or 0
-
-
-def drop_build_summary(checks: Sequence[Check], system: System) -> tuple[Check, ...]:
-    """Drop Buildkite's failed check of a whole build if there are checks of its steps, which say the same."""
-    names = [check.name for check in checks if check.outcome != "ignored"]
-
-    def is_summary(check: Check) -> bool:
-        has_steps = any(name.startswith(f"{check.name}/") for name in names)
-        return check.outcome == "failed" and has_steps and re.fullmatch(r"buildkite/[^/]+", check.name) is not None
-
-    return tuple(check for check in checks if system != "buildkite" or not is_summary(check))
+# ---- failures ---------------------------------------------------------------------------------
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,12 +147,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def has_results(pull: PullRequestSnapshot) -> bool:
     """Return whether any check could pass or fail."""
-    return any(check.outcome != "ignored" for check in pull.checks)
+    return any(check.outcome != "ignored" for check in current_checks(pull))
 
 
 def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> View:
     """Return the meaning of a poll of the stored head."""
-    checks = drop_build_summary(newest_runs(pull.checks), context.system)
+    checks = current_checks(pull, context.system)
     by_outcome = {
         outcome: tuple(dict.fromkeys(check.name for check in checks if check.outcome == outcome))
         for outcome in ("failed", "pending", "cancelled")
@@ -210,11 +183,9 @@ def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> Vie
 
 def _still_to_come(pull: PullRequestSnapshot, checks: Sequence[Check], context: PollContext) -> tuple[str, ...]:
     """Return names for checks that do not exist yet: of running workflows, and those that the last head had."""
-    running = {check.workflow for check in checks if check.outcome == "pending"}
-    rest = (f"(the rest of {workflow})" for workflow in pull.unfinished if workflow not in running)
     existing = {check.name for check in pull.checks}
     missing = sorted((context.expected or frozenset()) - existing) if context.settling else []
-    return (*dict.fromkeys(rest), *missing)
+    return (*dict.fromkeys(running(pull, checks)), *missing)
 
 
 def _new_failures(checks: Sequence[Check], state: CiState) -> tuple[Failure, ...]:
@@ -274,6 +245,7 @@ def refusal_reason(pull: PullRequestSnapshot, *, author_may_write: bool, trust_a
     return None
 
 
-def head_is_recent(state: CiState, now: datetime) -> bool:
+def head_is_recent(pull: PullRequestSnapshot, stored: CiState | None, now: datetime) -> bool:
     """Return whether the head is so new that checks may be missing, which a watch that starts now cannot know."""
-    return state.last_push is not None and (now - state.last_push).total_seconds() < GRACE * DEFAULT.first
+    pushes = (pull.pushed, stored.last_push if stored is not None else None)
+    return any(at is not None and (now - at).total_seconds() < GRACE * DEFAULT.first for at in pushes)

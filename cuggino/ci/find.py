@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cuggino.ci.branch import GitBranch
-from cuggino.ci.decide import System
+from cuggino.ci.checks import System
 from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.pull_request_api import GitHubPullRequest
 from cuggino.errors import GitHubError, UsageError

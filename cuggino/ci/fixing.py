@@ -31,7 +31,7 @@ _PASSING = (LlmSessionErrorKind.OVERLOADED, LlmSessionErrorKind.USAGE_LIMIT, Llm
 
 
 class PullRequestFixer:
-    """Handles what polls of one pull request show. Its methods may raise RateLimited and NonFastForward."""
+    """Handles what polls of one pull request show. Its methods may raise RateLimited, PollFailed and NonFastForward."""
 
     def __init__(self, journal: Journal, api: PullRequestApi, branch: Branch, fixers: Fixers, trust: Trust) -> None:
         self._journal = journal
@@ -173,7 +173,7 @@ class PullRequestFixer:
         except OperationFailed as reason:
             self._journal.log(f"left for the next poll: {failure.name}: {reason}")
             return None
-        if not all(check.is_action for check in failure.checks):
+        if not all(check.is_action and check.id is not None for check in failure.checks):  # no job's log to read
             return log, Triage(verdict="real", cause="")
         try:
             triage = await self._fixers.triage(failure, log, state.head, self._send)
@@ -247,9 +247,12 @@ class PullRequestFixer:
 
     async def _push(self, pull: PullRequestSnapshot, operation: Push) -> bool:
         """Return whether it is the branch's head now; if not, it is kept and left to the person."""
+        if not await self._api.is_open():
+            self._journal.log(f"not pushed, the pull request was merged or closed meanwhile: {operation.what}")
+            raise NonFastForward
         self._journal.start(operation)
         try:
-            await self._branch.push(operation.commit)
+            await self._branch.push(operation.commit, operation.onto)
         except NonFastForward:
             self._journal.finish(operation, f"not pushed, somebody else pushed first: {operation.what}")
             raise

@@ -44,6 +44,10 @@ class PullRequestApi(Protocol):
         """Raise PollFailed unless all of the pull request could be read."""
         ...
 
+    async def is_open(self) -> bool:
+        """Return whether the pull request is neither merged nor closed. Raise PollFailed if that is not known."""
+        ...
+
     async def may_write(self, login: str) -> bool:
         """Return whether this account can write to the base repository. Raise PollFailed if that is not known."""
         ...
@@ -68,8 +72,11 @@ class Branch(Protocol):
         """Return its commit, or None if the branch does not exist. Raise PollFailed."""
         ...
 
-    async def push(self, commit: str) -> None:
-        """Make `commit` its head, never by force. Raise NonFastForward or OperationFailed."""
+    async def push(self, commit: str, onto: str) -> None:
+        """Make `commit` its head if that is still `onto`. Raise NonFastForward if it has another, or OperationFailed.
+
+        A branch that does not exist is not created.
+        """
         ...
 
     async def keep(self, commit: str) -> str:

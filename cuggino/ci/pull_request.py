@@ -10,19 +10,47 @@ import msgspec
 Outcome: TypeAlias = Literal["passed", "failed", "pending", "cancelled", "ignored"]
 
 
+class Suite(msgspec.Struct, frozen=True, kw_only=True):
+    """The check runs of one app, or of one run of a workflow, which may have none. `word`: its state or conclusion."""
+
+    id: str
+    outcome: Outcome
+    word: str
+    app: str = ""
+    workflow: str = ""
+    """The name of the workflow, or nothing for a suite of another app."""
+    workflow_id: int | None = None
+    event: str = ""
+    run: int | None = None
+    number: int = 0
+    """The number of the workflow's run."""
+
+    @property
+    def title(self) -> str:
+        """What it is called where checks have their names."""
+        return f"(workflow {self.workflow})" if self.run is not None else f"(checks of {self.app or 'an app'})"
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a check, or a commit status (which has no `id`). `workflow` and `event` distinguish equal names."""
+    """A run of a check, a commit status, or a suite without a run that says how it ended; only a run has an `id`."""
 
     name: str
     outcome: Outcome
     word: str
     """GitHub's own word for it, such as TIMED_OUT."""
     id: int | None = None
+    is_status: bool = False
+    suite: str = ""
     app: str = ""
     workflow: str = ""
+    workflow_id: int | None = None
     event: str = ""
     run: int | None = None
     """The GitHub Actions run that it belongs to; `run_over`: all jobs of that run have ended."""
+    number: int = 0
+    """The number of that run."""
+    attempt: int = 1
+    """The attempt of that run, or 0 if it is not known. It is asked for only where it makes a difference."""
     run_over: bool = True
     started: datetime | None = None
     url: str = ""
@@ -81,7 +109,8 @@ class PullRequestSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     may_push: bool
     checks: tuple[Check, ...]
     threads: tuple[Thread, ...]
-    unfinished: tuple[str, ...] = ()
-    """GitHub Actions workflows still running on this head: some of their checks may not exist yet."""
+    suites: tuple[Suite, ...] = ()
+    pushed: datetime | None = None
+    """When the head was committed, or its newest suite was created: about when it was pushed."""
     limit: int = 0
     remaining: int = 0

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from cuggino.ci import query
+from cuggino.ci.checks import ambiguous_runs
 from cuggino.ci.ports import OperationFailed, PollFailed, RateLimited
 from cuggino.ci.pull_request import Check, PullRequestSnapshot
 from cuggino.errors import GitHubError
@@ -18,6 +19,7 @@ from cuggino.git.remotes import Slug
 from cuggino.github import GitHub, Response, error_message, rate_limit
 
 T = TypeVar("T")
+replace = msgspec.structs.replace
 
 _WRITERS = ("admin", "maintain", "write")
 
@@ -36,6 +38,14 @@ class _CheckRun(msgspec.Struct):
     output: _CheckOutput = msgspec.field(default_factory=_CheckOutput)
 
 
+class _PullRequestState(msgspec.Struct):
+    state: str = ""
+
+
+class _Job(msgspec.Struct):
+    run_attempt: int = 0
+
+
 class GitHubPullRequest:
     """The real `PullRequestApi`. `now` returns UNIX time in seconds."""
 
@@ -44,6 +54,8 @@ class GitHubPullRequest:
         self._slug = slug
         self._number = number
         self._now = now
+        self._attempts: dict[int, int] = {}
+        """Jobs → the attempt of their run, which does not change."""
         self._why = ""
         """GitHub's words in its last answer, or why there was none."""
 
@@ -54,7 +66,7 @@ class GitHubPullRequest:
     async def poll(self) -> PullRequestSnapshot:
         """Poll, as in `PullRequestApi`. Raise GitHubError if a retry cannot help: no login, no such pull request."""
         try:
-            return await query.poll(self._graphql, self._slug.owner, self._slug.name, self._number)
+            pull = await query.poll(self._graphql, self._slug.owner, self._slug.name, self._number)
         except query.Unreadable as unreadable:
             if "NOT_FOUND" in unreadable.kinds:
                 raise GitHubError(
@@ -62,12 +74,30 @@ class GitHubPullRequest:
                     f"{unreadable}"
                 ) from unreadable
             raise PollFailed(str(unreadable)) from unreadable
+        for check in ambiguous_runs(pull.checks):
+            if check.id is not None and check.id not in self._attempts:
+                self._attempts[check.id] = await self._attempt(check.id)
+        checks = (replace(check, attempt=self._attempts.get(check.id or 0, check.attempt)) for check in pull.checks)
+        return replace(pull, checks=tuple(checks))
+
+    async def _attempt(self, job: int) -> int:
+        """Return in which attempt of its run the job ran, which GraphQL does not say; 0 if it is not known."""
+        answer = await self._ask("GET", f"{self._slug.api}/actions/jobs/{job}")
+        if answer is None or answer.status >= 500:
+            raise PollFailed(self._why)
+        return _decoded(answer, _Job).run_attempt if answer.ok else 0
 
     async def _graphql(self, text: str, variables: Mapping[str, object]) -> bytes:
         answer = await self._ask("POST", "graphql", {"query": text, "variables": dict(variables)})
         if answer is None or answer.status != 200:
             raise PollFailed(self._why)
         return answer.body
+
+    async def is_open(self) -> bool:
+        answer = await self._ask("GET", f"{self._slug.api}/pulls/{self._number}")
+        if answer is None or not answer.ok or not (state := _decoded(answer, _PullRequestState).state):
+            raise PollFailed(self._why)
+        return state == "open"
 
     async def may_write(self, login: str) -> bool:
         answer = await self._ask("GET", f"{self._slug.api}/collaborators/{quote(login, safe='')}/permission")

@@ -7,16 +7,17 @@ still shows the old green. Anything missing, or an error, makes the whole poll f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from cuggino.ci import wire
-from cuggino.ci.pull_request import Check, Comment, Outcome, PullRequestSnapshot, Thread
+from cuggino.ci.pull_request import Check, Comment, Outcome, PullRequestSnapshot, Suite, Thread
 
 QUERY = """\
-query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads: String,
-      $withChecks: Boolean!, $withThreads: Boolean!) {
+query($owner: String!, $name: String!, $number: Int!, $checks: String, $suites: String, $threads: String,
+      $withChecks: Boolean!, $withSuites: Boolean!, $withThreads: Boolean!) {
   rateLimit { limit remaining }
   repository(owner: $owner, name: $name) {
     pullRequest(number: $number) {
@@ -27,9 +28,10 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads:
       headRef {
         target {
           ... on Commit {
-            oid
-            checkSuites(first: 100) @include(if: $withChecks) {
-              nodes { status workflowRun { databaseId event workflow { name } } }
+            oid committedDate
+            checkSuites(first: 100, after: $suites) @include(if: $withSuites) {
+              pageInfo { hasNextPage endCursor }
+              nodes { ...suite }
             }
             statusCheckRollup @include(if: $withChecks) {
               contexts(first: 100, after: $checks) {
@@ -38,7 +40,7 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads:
                   __typename
                   ... on CheckRun {
                     databaseId name status conclusion startedAt detailsUrl
-                    checkSuite { status app { slug } workflowRun { databaseId event workflow { name } } }
+                    checkSuite { ...suite }
                   }
                   ... on StatusContext { context state description targetUrl createdAt }
                 }
@@ -57,6 +59,9 @@ query($owner: String!, $name: String!, $number: Int!, $checks: String, $threads:
       }
     }
   }
+}
+fragment suite on CheckSuite {
+  id status conclusion createdAt app { slug } workflowRun { databaseId runNumber event workflow { databaseId name } }
 }
 fragment comment on PullRequestReviewComment {
   fullDatabaseId databaseId author { __typename login } authorAssociation viewerDidAuthor state body
@@ -88,8 +93,8 @@ async def poll(
     ask: Callable[[str, Mapping[str, object]], Awaitable[bytes]], owner: str, name: str, number: int
 ) -> PullRequestSnapshot:
     """Return all pages of the pull request as one; `ask` returns an answer's body. Raise Unreadable, or as `ask`."""
-    variables: dict[str, object] = {"owner": owner, "name": name, "number": number, "withChecks": True}
-    variables["withThreads"] = True
+    variables: dict[str, object] = {"owner": owner, "name": name, "number": number}
+    variables |= {"withChecks": True, "withSuites": True, "withThreads": True}
     whole: PullRequestSnapshot | None = None
     while True:
         data = _decode(await ask(QUERY, variables))
@@ -101,15 +106,18 @@ async def poll(
         else:
             whole = msgspec.structs.replace(
                 page,
-                unfinished=(*whole.unfinished, *page.unfinished),
+                suites=(*whole.suites, *page.suites),
+                pushed=max((at for at in (whole.pushed, page.pushed) if at is not None), default=None),
                 checks=(*whole.checks, *page.checks),
                 threads=(*whole.threads, *page.threads),
             )
-        more_checks, more_threads = (_next(each.page_info) for each in _pages(data.repository.pull_request))
-        if more_checks is None and more_threads is None:
+        pull = data.repository.pull_request
+        checks, suites, threads = (_next(each.page_info) for each in (_contexts(pull), _suites(pull), _threads(pull)))
+        if checks is None and suites is None and threads is None:
             return whole
-        variables |= {"checks": more_checks, "withChecks": more_checks is not None}
-        variables |= {"threads": more_threads, "withThreads": more_threads is not None}
+        variables |= {"checks": checks, "withChecks": checks is not None}
+        variables |= {"suites": suites, "withSuites": suites is not None}
+        variables |= {"threads": threads, "withThreads": threads is not None}
 
 
 def _decode(body: bytes) -> wire.DataNode:
@@ -122,10 +130,19 @@ def _decode(body: bytes) -> wire.DataNode:
         raise Unreadable(f"GitHub's answer cannot be understood: {error}") from error
 
 
-def _pages(pull: wire.PullRequestNode) -> tuple[wire.PageNode[wire.ContextNode], wire.PageNode[wire.ThreadNode]]:
-    """Return this page of the checks and of the threads; a page that was not asked for is empty."""
+def _contexts(pull: wire.PullRequestNode) -> wire.PageNode[wire.ContextNode]:
+    """Return this page of the checks. Here and below, a page that was not asked for is empty."""
     rollup = pull.head_ref.target.status_check_rollup if pull.head_ref is not None else None
-    return (rollup.contexts if rollup is not None else _EMPTY), pull.review_threads or _EMPTY
+    return rollup.contexts if rollup is not None else _EMPTY
+
+
+def _suites(pull: wire.PullRequestNode) -> wire.PageNode[wire.SuiteNode]:
+    suites = pull.head_ref.target.check_suites if pull.head_ref is not None else None
+    return suites or _EMPTY
+
+
+def _threads(pull: wire.PullRequestNode) -> wire.PageNode[wire.ThreadNode]:
+    return pull.review_threads or _EMPTY
 
 
 def _next(page: wire.PageInfoNode) -> str | None:
@@ -138,7 +155,6 @@ def _next(page: wire.PageInfoNode) -> str | None:
 def _page(data: wire.DataNode) -> PullRequestSnapshot:
     pull = data.repository.pull_request
     commit = pull.head_ref.target if pull.head_ref is not None else None
-    contexts, threads = _pages(pull)
     repository = pull.head_repository
     return PullRequestSnapshot(
         number=pull.number,
@@ -151,15 +167,24 @@ def _page(data: wire.DataNode) -> PullRequestSnapshot:
         branch=pull.head_ref_name,
         head=commit.oid if commit is not None else None,
         last_head=pull.head_ref_oid,
+        pushed=_pushed(pull),
         foreign=pull.is_cross_repository,
         head_repository=repository.name_with_owner if repository is not None else None,
         may_push=_may_push(pull),
-        unfinished=_unfinished(commit),
-        checks=tuple(_check(context) for context in contexts.nodes),
-        threads=tuple(_thread(thread) for thread in threads.nodes),
+        suites=tuple(_suite(suite) for suite in _suites(pull).nodes),
+        checks=tuple(_check(context) for context in _contexts(pull).nodes),
+        threads=tuple(_thread(thread) for thread in _threads(pull).nodes),
         limit=data.rate_limit.limit if data.rate_limit is not None else 0,
         remaining=data.rate_limit.remaining if data.rate_limit is not None else 0,
     )
+
+
+def _pushed(pull: wire.PullRequestNode) -> datetime | None:
+    """Return when the head was pushed at the earliest: GitHub makes suites for what is pushed, which may be old."""
+    commit = pull.head_ref.target if pull.head_ref is not None else None
+    times = [suite.created_at for suite in _suites(pull).nodes]
+    times.append(commit.committed_date if commit is not None else None)
+    return max((at for at in times if at is not None), default=None)
 
 
 def _may_push(pull: wire.PullRequestNode) -> bool:
@@ -170,18 +195,30 @@ def _may_push(pull: wire.PullRequestNode) -> bool:
     return permission is None or permission in _MAY_PUSH
 
 
-def _unfinished(commit: wire.CommitNode | None) -> tuple[str, ...]:
-    """Return the running workflows: a job that waits for another has no check yet."""
-    suites = commit.check_suites.nodes if commit is not None and commit.check_suites is not None else ()
-    runs = (suite.workflow_run for suite in suites if suite.status != "COMPLETED")
-    return tuple(dict.fromkeys(_name(run.workflow.name) for run in runs if run is not None))
+def _word(status: str, conclusion: str | None) -> str:
+    """Return the conclusion of what has ended, or else its status."""
+    return (conclusion or "COMPLETED") if status == "COMPLETED" else status
+
+
+def _suite(suite: wire.SuiteNode) -> Suite:
+    word, run = _word(suite.status, suite.conclusion), suite.workflow_run
+    return Suite(
+        id=suite.id,
+        outcome=OUTCOMES.get(word, "pending"),
+        word=word,
+        app=suite.app.slug if suite.app is not None else "",
+        workflow=_name(run.workflow.name) if run is not None else "",
+        workflow_id=run.workflow.database_id if run is not None else None,
+        event=run.event if run is not None else "",
+        run=run.database_id if run is not None else None,
+        number=run.run_number if run is not None else 0,
+    )
 
 
 def _check(context: wire.ContextNode) -> Check:
     match context.typename:
         case "CheckRun":
-            over = context.status == "COMPLETED"
-            word = (context.conclusion or "COMPLETED") if over else context.status
+            word = _word(context.status, context.conclusion)
             suite = context.check_suite
             run = suite.workflow_run if suite is not None else None
             return Check(
@@ -189,10 +226,13 @@ def _check(context: wire.ContextNode) -> Check:
                 outcome=OUTCOMES.get(word, "pending"),
                 word=word,
                 id=context.database_id,
+                suite=suite.id if suite is not None else "",
                 app=suite.app.slug if suite is not None and suite.app is not None else "",
                 workflow=run.workflow.name if run is not None else "",
+                workflow_id=run.workflow.database_id if run is not None else None,
                 event=run.event if run is not None else "",
                 run=run.database_id if run is not None else None,
+                number=run.run_number if run is not None else 0,
                 run_over=suite is None or suite.status == "COMPLETED",
                 started=context.started_at,
                 url=context.details_url or "",
@@ -200,6 +240,7 @@ def _check(context: wire.ContextNode) -> Check:
         case "StatusContext":
             return Check(
                 name=_name(context.context),
+                is_status=True,
                 outcome=OUTCOMES.get(context.state, "pending"),
                 word=context.state,
                 started=context.created_at,

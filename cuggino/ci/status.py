@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from cuggino.ci.decide import PollContext, System, Trust, View, newest_runs, view
+from cuggino.ci.checks import System, current_checks
+from cuggino.ci.decide import PollContext, Trust, View, view
 from cuggino.ci.ports import PollFailed, PullRequestApi, RateLimited
 from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.state import CiState, one_line
@@ -43,10 +44,11 @@ async def read_status(
 def _render(pull: PullRequestSnapshot, seen: View, requests: int, state_file: Path | None, page: Page) -> list[str]:
     lines = page.cut(BOLD, [f"#{pull.number} {one_line(pull.title)} ({pull.state.lower()}, {pull.mergeable.lower()})"])
     lines += page.cut(DIM, [f"{pull.branch} → {pull.base}, {pull.url}"])
-    for check in newest_runs(pull.checks):
+    checks = current_checks(pull)
+    for check in checks:
         source = f" ({check.workflow}, {check.event})" if check.workflow else ""
         lines += page.cut(_STYLES[check.outcome], [f"  {check.outcome:<9} {check.name}{source}: {check.word}"])
-    if not pull.checks:
+    if not checks:
         lines += page.text(DIM, "  no checks")
     for thread in (*seen.threads, *seen.open_threads):
         last = thread.comments[-1]

@@ -12,7 +12,8 @@ import trio
 
 from cuggino import events
 from cuggino.ci import decide
-from cuggino.ci.decide import FAILED_POLLS, GRACE, Ending, PollContext, System, Trust, View
+from cuggino.ci.checks import System, current_checks
+from cuggino.ci.decide import FAILED_POLLS, GRACE, Ending, PollContext, Trust, View
 from cuggino.ci.fixing import PullRequestFixer
 from cuggino.ci.intervals import DEFAULT, CiIntervals
 from cuggino.ci.journal import CiReport, Journal
@@ -132,8 +133,8 @@ class _PullRequestWatch:
             self._file.save(CiState(number=pull.number, head=head, started=now, interval=self._intervals.first))
         else:
             self._journal.log(f"resumed at iteration {stored.iteration}")
-            if decide.head_is_recent(stored, now):
-                self._head.expect_anything()
+        if decide.head_is_recent(pull, stored, now):
+            self._head.expect_anything()
         for number in range(1, self._context.limit + 1):
             if (end := await self._iterate(number, branch, fixer)) is not None:
                 return end
@@ -210,13 +211,16 @@ class _PullRequestWatch:
                 self._head.names = None
                 self._head.replace()
                 self._journal.head_moved = False
-            if not await self._is_of_head(pull, branch):
+            if pull.head != self._file.read().head and not await self._is_of_head(pull, branch):
                 await self._report_poll(number, View())
                 return None
         seen = decide.view(pull, self._file.read(), self._head.poll(pull, self._context.system, self._context.trust))
+        if seen.green and not await self._is_of_head(pull, branch):
+            await self._report_poll(number, View())
+            return None
         self._report.open_threads, self._report.status = seen.open_threads, seen.status
         await self._report_poll(number, seen)
-        self._head.names = frozenset(check.name for check in decide.newest_runs(pull.checks))
+        self._head.names = frozenset(check.name for check in current_checks(pull))
         if pull.state == "OPEN":
             await fixer.fix_threads(pull, seen)
             await fixer.fix_failures(pull, seen)
@@ -225,8 +229,6 @@ class _PullRequestWatch:
     async def _is_of_head(self, pull: PullRequestSnapshot, branch: Branch) -> bool:
         """Return whether the poll shows the branch's head. A poll may lag behind a push; git does not."""
         old = self._file.read().head
-        if pull.head == old:
-            return True
         new = await branch.head()
         if new is None:
             raise PollFailed(f"the branch {pull.branch} does not exist any more")

@@ -15,14 +15,16 @@ class AuthorNode(msgspec.Struct, frozen=True, rename="camel"):
     typename: str = msgspec.field(default="", name="__typename")
 
 
-class WorkflowNode(msgspec.Struct, frozen=True):
+class WorkflowNode(msgspec.Struct, frozen=True, rename="camel"):
     name: str
+    database_id: int | None = None
 
 
 class RunNode(msgspec.Struct, frozen=True, rename="camel"):
     database_id: int | None
     event: str
     workflow: WorkflowNode
+    run_number: int = 0
 
 
 class AppNode(msgspec.Struct, frozen=True):
@@ -31,6 +33,9 @@ class AppNode(msgspec.Struct, frozen=True):
 
 class SuiteNode(msgspec.Struct, frozen=True, rename="camel"):
     status: str
+    id: str = ""
+    conclusion: str | None = None
+    created_at: datetime | None = None
     app: AppNode | None = None
     workflow_run: RunNode | None = None
 
@@ -61,18 +66,15 @@ class PageNode(msgspec.Struct, Generic[T], frozen=True, rename="camel"):
     nodes: tuple[T, ...]
 
 
-class NodesNode(msgspec.Struct, Generic[T], frozen=True):
-    nodes: tuple[T, ...]
-
-
 class RollupNode(msgspec.Struct, frozen=True):
     contexts: PageNode[ContextNode]
 
 
 class CommitNode(msgspec.Struct, frozen=True, rename="camel"):
     oid: str
+    committed_date: datetime | None = None
     status_check_rollup: RollupNode | None = None
-    check_suites: NodesNode[SuiteNode] | None = None
+    check_suites: PageNode[SuiteNode] | None = None
 
 
 class RefNode(msgspec.Struct, frozen=True):

@@ -139,9 +139,14 @@ class Remote:
             await git_output(self._repository, *SAFE, "update-ref", "-d", ref)
         return commit
 
-    async def push(self, commit: str, branch: str) -> str | None:
-        """Push a commit to a branch, never forced. Return git's refusal in one line, or None if it worked."""
-        done = await self._run(*_PUSH, self.address, f"{commit}:refs/heads/{branch}")
+    async def push(self, commit: str, branch: str, onto: str | None = None) -> str | None:
+        """Push a commit to a branch, never forced. Return git's refusal in one line, or None if it worked.
+
+        `onto`, an ancestor of the commit, must still be the branch's head: otherwise a commit that somebody else
+        dropped from the branch would come back, or a deleted branch.
+        """
+        lease = () if onto is None else (f"--force-with-lease=refs/heads/{branch}:{onto}",)
+        done = await self._run(*_PUSH, *lease, self.address, f"{commit}:refs/heads/{branch}")
         return None if done.returncode == 0 else " ".join(refusal(done.returncode, done.stderr).message.split())
 
     async def _run(self, *arguments: str) -> CompletedProcess[bytes]:

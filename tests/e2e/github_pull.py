@@ -111,6 +111,7 @@ class PullRequest:
         self._workflows: defaultdict[tuple[str, str], int] = defaultdict(lambda: next(_ids))
         base = "repos/o/r"
         server.on("POST", "graphql", self._graphql)
+        server.on("GET", rf"{base}/pulls/12", lambda _: Reply(200, {"state": self._rest_state()}))
         server.on("GET", rf"{base}/collaborators/(?P<login>.+)/permission", self._permission)
         server.on("GET", rf"{base}/actions/jobs/(?P<id>\d+)/logs", self._log)
         server.on("GET", r"logs/(?P<id>\d+)", self._log_text)
@@ -200,7 +201,7 @@ class PullRequest:
             pull["headRef"] = {
                 "target": {
                     "oid": head,
-                    "checkSuites": {"nodes": [self._suite(job, head) for job in self.jobs if not job.is_status]},
+                    "checkSuites": _only_page([self._suite(job, head) for job in self.jobs if not job.is_status]),
                     "statusCheckRollup": {"contexts": _only_page(nodes)} if nodes else None,
                 }
             }
@@ -234,15 +235,24 @@ class PullRequest:
 
     def _suite(self, job: Job, head: str) -> dict[str, Any]:
         """All jobs of a workflow form one suite, including those without a check yet."""
-        suite: dict[str, Any] = {"status": "COMPLETED", "app": {"slug": job.app}, "workflowRun": None}
+        suite: dict[str, Any] = {"id": f"CS_{job.app}_{job.name}", "status": "COMPLETED", "conclusion": None}
+        suite |= {"app": {"slug": job.app}, "workflowRun": None}
+        words = [job.words(job.runs[head])]
         if job.app == "github-actions":
-            over = all(one.words(one.runs[head])[1] is not None for one in self.jobs if one.workflow == job.workflow)
-            suite["status"] = "COMPLETED" if over else "IN_PROGRESS"
+            number = self._workflows[head, job.workflow]
+            words = [one.words(one.runs[head]) for one in self.jobs if one.workflow == job.workflow]
+            suite["id"] = f"CS_{number}"
             suite["workflowRun"] = {
-                "databaseId": self._workflows[head, job.workflow],
+                "databaseId": number,
+                "runNumber": len(self._heads),
                 "event": job.event,
-                "workflow": {"name": job.workflow},
+                "workflow": {"databaseId": sum(job.workflow.encode()), "name": job.workflow},
             }
+        if any(conclusion is None for _, conclusion in words):
+            suite["status"] = "IN_PROGRESS"
+        else:
+            bad = [word for _, word in words if word not in ("SUCCESS", "SKIPPED", "NEUTRAL", "STALE")]
+            suite["conclusion"] = (*bad, "SUCCESS")[0]
         return suite
 
     def _thread(self, thread: dict[str, Any]) -> dict[str, Any]:
@@ -254,6 +264,9 @@ class PullRequest:
         }
 
     # ---- REST
+
+    def _rest_state(self) -> str:
+        return "open" if self.state == "OPEN" else "closed"
 
     def _permission(self, request: Request) -> Reply:
         login = request.named["login"]

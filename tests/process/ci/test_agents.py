@@ -318,17 +318,27 @@ async def test_pushing(scene: Scene) -> None:
         return git(scene.root, "commit-tree", "-p", parent, "-m", error_message, f"{parent}^{{tree}}")
 
     first = commit(scene.head, "first")
-    await scene.branch.push(first)
+    await scene.branch.push(first, scene.head)
     assert await scene.branch.head() == first
-    await scene.branch.push(first)  # done again after a crash
+    await scene.branch.push(first, scene.head)  # done again after a crash
     with pytest.raises(NonFastForward):
-        await scene.branch.push(commit(scene.head, "beside"))
+        await scene.branch.push(commit(scene.head, "beside"), scene.head)
     hook = scene.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho protected >&2; exit 1\n")
     hook.chmod(0o755)
     with pytest.raises(OperationFailed, match="protected"):
-        await scene.branch.push(commit(first, "second"))
+        await scene.branch.push(commit(first, "second"), first)
+    hook.unlink()
+    with pytest.raises(OperationFailed, match="is not on top of"):
+        await scene.branch.push(commit(scene.head, "beside"), first)
+    assert await scene.branch.head() == first
+    git(scene.bare, "update-ref", "refs/heads/change", scene.head)  # somebody dropped a commit
+    with pytest.raises(NonFastForward):
+        await scene.branch.push(commit(first, "second"), first)
+    assert await scene.branch.head() == scene.head
     git(scene.bare, "update-ref", "-d", "refs/heads/change")
+    with pytest.raises(OperationFailed):
+        await scene.branch.push(commit(first, "second"), first)
     assert await scene.branch.head() is None
 
 

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuggino.ci.checks import drop_build_summary, newest_runs
 from cuggino.ci.decide import (
     GRACE,
     PollContext,
     Trust,
     View,
     answer_mark,
-    drop_build_summary,
     ending,
     has_answer,
     is_open,
-    newest_runs,
     refusal_reason,
     view,
 )
@@ -27,7 +26,7 @@ from cuggino.ci.intervals import CiIntervals
 from cuggino.ci.pull_request import Check, PullRequestSnapshot
 from cuggino.ci.query import OUTCOMES
 from cuggino.ci.state import CiState, Rerun
-from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, thread
+from tests.unit.ci.world import HEAD, PULL, START, check, comment, replace, suite, thread
 
 STATE = CiState(number=12, head=HEAD, started=START)
 
@@ -97,10 +96,44 @@ def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
 
 def test_a_running_workflow_is_not_green_although_all_its_checks_passed() -> None:
     """A job that waits for another has no check before that one has ended."""
-    seen = look(GREEN, unfinished=("ci", "nightly"))
+    seen = look(GREEN, suites=(suite("ci", "IN_PROGRESS"), suite("nightly", "QUEUED")))
     rest = ("(the rest of ci)", "(the rest of nightly)")
     assert (seen.green, seen.actionable, seen.pending) == (False, "pending", rest)
-    assert look(check("lint", "QUEUED"), unfinished=("ci",)).pending == ("lint",)
+    assert look(check("lint", "QUEUED", suite="CS_ci"), suites=(suite("ci", "QUEUED"),)).pending == ("lint",)
+
+
+@pytest.mark.parametrize("word", ["ACTION_REQUIRED", "STARTUP_FAILURE", "FAILURE", "TIMED_OUT"])
+def test_a_workflow_that_has_no_check_run_and_ended_badly_is_never_green(word: str) -> None:
+    """It waits for approval, or its file is broken: GitHub shows nothing but the suite."""
+    seen = look(GREEN, suites=(suite("ci", word),))
+    assert (seen.green, seen.actionable) == (False, "failing")
+    assert [(failure.name, failure.checks[0].run) for failure in seen.failures] == [("(workflow ci)", 100)]
+    assert not look(GREEN, suites=(suite("", word, run=None, workflow_id=None, app="lint"),)).green
+
+
+def test_a_workflow_that_was_cancelled_in_the_queue_blocks_green() -> None:
+    seen = look(GREEN, suites=(suite("ci", "CANCELLED"),))
+    assert (seen.green, seen.actionable, seen.cancelled) == (False, "pending", ("(workflow ci)",))
+
+
+def test_a_later_run_of_the_workflow_replaces_a_suite_without_check_runs() -> None:
+    old = suite("ci", "CANCELLED", id="CS_1")
+    assert look(GREEN, suites=(old, suite("ci", "SUCCESS", number=2))).green
+    for other in ({"event": "pull_request"}, {"workflow_id": 9}, {"app": "lint"}):
+        assert not look(GREEN, suites=(old, suite("ci", "SUCCESS", **{"number": 2, **other}))).green
+
+
+def test_a_suite_whose_runs_say_how_it_ended_is_not_another_check() -> None:
+    seen = look(GREEN, check("lint", "FAILURE", suite="CS_ci"), suites=(suite("ci", "FAILURE"),))
+    assert [failure.name for failure in seen.failures] == ["lint"]
+    assert look(GREEN, check("docs", "SKIPPED"), suites=(suite("ci", "SKIPPED"), suite("x", "NEUTRAL"))).green
+
+
+def test_a_suite_of_an_app_that_never_reports_anything_is_not_waited_for() -> None:
+    silent = suite("", "QUEUED", id="CS_9", run=None, workflow_id=None, app="bot")
+    assert look(GREEN, suites=(silent,)).green
+    assert look(GREEN, suites=(replace(silent, word="IN_PROGRESS"),)).pending == ("(checks of bot)",)
+    assert look(replace(GREEN, suite="CS_9"), suites=(silent,)).pending == ("(checks of bot)",)
 
 
 def test_a_thread_to_act_on_is_not_green() -> None:
@@ -112,33 +145,63 @@ def test_a_thread_to_act_on_is_not_green() -> None:
 # ---- checks -----------------------------------------------------------------------------------
 
 
-def test_the_newest_run_of_a_name_counts() -> None:
-    old, new = START, START + timedelta(minutes=5)
-    assert look(check("a", "FAILURE", id=1, started=old), check("a", "SUCCESS", id=2, started=new)).green
-    assert not look(check("a", "SUCCESS", id=1, started=old), check("a", "FAILURE", id=2, started=new)).green
-    assert not look(check("a", "FAILURE", id=2, started=new), check("a", "SUCCESS", id=1, started=old)).green
-    assert look(check("a", "SUCCESS", id=1, started=old), check("a", "QUEUED", id=2)).actionable == "pending"
+LATE = START + timedelta(minutes=5)
+STATUS: dict[str, Any] = {"app": "", "workflow": "", "event": "", "run": None, "is_status": True}
 
 
-def test_runs_of_one_name_in_two_workflows_or_events_are_two_checks() -> None:
-    for other in ({"workflow": "nightly"}, {"event": "pull_request"}):
-        seen = look(check("a", "FAILURE", id=1, started=START), check("a", "SUCCESS", id=2, started=START, **other))
+def run(word: str, attempt: int = 1, number: int = 1, id: int = 1, **more: Any) -> Check:  # noqa: A002
+    """A run of the job `a` of workflow 8."""
+    return check("a", word, id=id, attempt=attempt, number=number, **{"workflow_id": 8, **more})
+
+
+@pytest.mark.parametrize("started", [START, LATE, None])
+def test_the_newest_run_of_a_check_counts_whenever_it_started(started: Any) -> None:
+    """By attempt, then by the number of its workflow's run: a start time may be missing."""
+    old = run("FAILURE", 1, 1, id=9, started=started)
+    for new in (run("SUCCESS", 2, 1), run("SUCCESS", 1, 2), run("SUCCESS", 2, 2)):
+        assert look(old, new).green
+        assert look(new, old).green
+        assert not look(replace(old, outcome="passed"), replace(new, outcome="failed")).green
+    assert not look(run("SKIPPED", started=None), run("FAILURE", 2, started=START)).green
+    assert look(run("CANCELLED", started=None), run("SUCCESS", 2, started=START)).green
+
+
+def test_the_newest_run_of_another_app_is_that_with_the_highest_id() -> None:
+    other: dict[str, Any] = {"app": "lint", "workflow": "", "workflow_id": None, "run": None, "number": 0}
+    assert look(run("FAILURE", id=1, **other), run("SUCCESS", id=2, **other)).green
+    assert not look(run("FAILURE", id=2, **other), run("SUCCESS", id=1, **other)).green
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"workflow_id": 9},  # another file with the same `name:`
+        {"event": "pull_request"},
+        {"app": "lint", "run": None},
+        {"id": 2},  # two jobs of one name in one attempt
+        STATUS,
+        {"attempt": 0, "id": 3},  # GitHub did not say which attempt
+    ],
+)
+def test_different_checks_of_one_name_do_not_hide_each_other(other: dict[str, Any]) -> None:
+    for words in (("FAILURE", "SUCCESS"), ("SUCCESS", "FAILURE")):
+        seen = look(run(words[0], started=START), run(words[1], **{"started": LATE, **other}))
         assert seen.actionable == "failing"
         assert [len(failure.checks) for failure in seen.failures] == [1]
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5), st.integers(0, 99))))
-def test_one_run_of_each_check_is_left_and_none_is_newer(runs: list[tuple[str, str, int, int]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(8, 9), st.integers(1, 3), st.integers(1, 3))))
+def test_of_each_check_the_newest_runs_are_left(runs: list[tuple[str, int, int, int]]) -> None:
     checks = [
-        check(name, "SUCCESS", id=number, workflow=flow, started=START + timedelta(minutes=minute))
-        for name, flow, minute, number in runs
+        check(name, "SUCCESS", id=place, workflow_id=flow, attempt=attempt, number=number)
+        for place, (name, flow, attempt, number) in enumerate(runs)
     ]
     left = newest_runs(checks)
-    assert {(each.name, each.workflow) for each in left} == {(each.name, each.workflow) for each in checks}
-    assert len({(each.name, each.workflow) for each in left}) == len(left)
+    assert {(each.name, each.workflow_id) for each in left} == {(name, flow) for name, flow, *_ in runs}
     for each in checks:
-        best = next(one for one in left if (one.name, one.workflow) == (each.name, each.workflow))
-        assert (best.started or START, best.id or 0) >= (each.started or START, each.id or 0)
+        same = [one for one in checks if (one.name, one.workflow_id) == (each.name, each.workflow_id)]
+        newest = max((one.attempt, one.number) for one in same)
+        assert (each in left) == ((each.attempt, each.number) == newest)
 
 
 @pytest.mark.parametrize("name", ["test (3.11, ubuntu)", 'a: "b" [c], d', "Prüfung ✓", "build / test: x, y"])

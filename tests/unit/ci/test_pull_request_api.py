@@ -15,7 +15,7 @@ from cuggino.ci.pull_request_api import GitHubPullRequest, trim_log
 from cuggino.errors import GitHubError
 from cuggino.git.remotes import Slug
 from cuggino.github import GitHub, Response
-from tests.unit.ci.test_query import page
+from tests.unit.ci.test_query import RUN_OF_CI, page, run
 from tests.unit.ci.world import check
 
 
@@ -38,6 +38,50 @@ class Answers(GitHub):
 def api(answer: Response | None) -> tuple[GitHubPullRequest, Answers]:
     answers = Answers(answer)
     return GitHubPullRequest(answers, Slug("o", "r"), 12, now=lambda: 1000), answers
+
+
+class Jobs(Answers):
+    """Answer polls with two jobs of one name; `attempts` are theirs, or None for a job that GitHub does not have."""
+
+    def __init__(self, attempts: dict[int, int | None], status: int = 404) -> None:
+        suite = {"id": "CS_1", "status": "COMPLETED", "app": {"slug": "github-actions"}, "workflowRun": RUN_OF_CI}
+        nodes = [run("a", "COMPLETED", "FAILURE", databaseId=number, checkSuite=suite) for number in attempts]
+        nodes.append(run("b", "COMPLETED", "SUCCESS", databaseId=99, checkSuite=suite))
+        super().__init__(Response(200, {}, json.dumps(page(nodes)).encode()))
+        self.attempts = attempts
+        self.status = status
+
+    async def ask(self, method: str, path: str, body: object | None = None) -> Response:
+        answer = await super().ask(method, path, body)
+        if method == "POST":
+            return answer
+        attempt = self.attempts[int(path.rpartition("/")[2])]
+        if attempt is None:
+            return Response(self.status, {}, b"{}")
+        return Response(200, {}, json.dumps({"run_attempt": attempt}).encode())
+
+
+async def test_attempts_are_asked_for_once_where_only_they_tell_two_jobs_apart() -> None:
+    answers = Jobs({1: 1, 2: 2, 3: None})
+    one = GitHubPullRequest(answers, Slug("o", "r"), 12, now=lambda: 1000)
+    assert [(it.id, it.attempt) for it in (await one.poll()).checks] == [(1, 1), (2, 2), (3, 0), (99, 1)]
+    assert await one.poll() == await one.poll()
+    asked = [path for method, path, _ in answers.asked if method == "GET"]
+    assert asked == [f"repos/o/r/actions/jobs/{number}" for number in (1, 2, 3)]
+
+
+async def test_an_attempt_that_cannot_be_read_now_is_a_failed_poll() -> None:
+    one = GitHubPullRequest(Jobs({1: 1, 2: None}, status=502), Slug("o", "r"), 12, now=lambda: 1000)
+    with pytest.raises(PollFailed):
+        await one.poll()
+
+
+async def test_whether_it_is_open() -> None:
+    for state, expected in (("open", True), ("closed", False)):
+        assert await api(Response(200, {}, json.dumps({"state": state}).encode()))[0].is_open() is expected
+    for answer in (None, Response(404, {}, b"{}"), Response(502, {}, b"<html>"), Response(200, {}, b"[]")):
+        with pytest.raises(PollFailed):
+            await api(answer)[0].is_open()
 
 
 FAILED = check("test", "FAILURE", id=5)

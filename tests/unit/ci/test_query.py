@@ -103,7 +103,7 @@ async def test_the_origin_of_a_check() -> None:
     suite = {
         "status": "IN_PROGRESS",
         "app": {"slug": "github-actions"},
-        "workflowRun": {"databaseId": 41_000_000_000, "event": "push", "workflow": {"name": "ci"}},
+        "workflowRun": {**RUN_OF_CI, "databaseId": 41_000_000_000},
     }
     node = run("a\n b", "COMPLETED", "FAILURE", checkSuite=suite, startedAt="2026-01-01T00:00:00Z", databaseId=2**40)
     (check,) = (await look(page([node]))).checks
@@ -111,22 +111,75 @@ async def test_the_origin_of_a_check() -> None:
         *("a b", "ci", "push", 41_000_000_000),
         False,
     )
-    assert (check.id, check.is_action) == (2**40, True)
+    assert (check.id, check.is_action, check.workflow_id, check.number) == (2**40, True, 8, 3)
     (other,) = (await look(page([run("a", "COMPLETED", "FAILURE", checkSuite={"status": "COMPLETED"})]))).checks
     assert not other.is_action
+    (status,) = (await look(page([{"__typename": "StatusContext", "context": "a", "state": "ERROR"}]))).checks
+    assert (status.is_status, check.is_status) == (True, False)
 
 
-async def test_running_workflows_are_unfinished() -> None:
-    run_of_ci = {"databaseId": 1, "event": "push", "workflow": {"name": "ci"}}
-    suites = [
-        {"status": "IN_PROGRESS", "workflowRun": run_of_ci},
-        {"status": "QUEUED", "workflowRun": run_of_ci},
-        {"status": "QUEUED", "workflowRun": None},  # an app that never reports anything
-        {"status": "COMPLETED", "workflowRun": {**run_of_ci, "workflow": {"name": "docs"}}},
+RUN_OF_CI = {"databaseId": 1, "runNumber": 3, "event": "push", "workflow": {"databaseId": 8, "name": "ci"}}
+
+
+def suites(*nodes: dict[str, Any], more: str | None = None, **rollup: Any) -> dict[str, Any]:
+    page_of_suites = {"pageInfo": {"hasNextPage": more is not None, "endCursor": more}, "nodes": nodes}
+    return {"target": {"oid": HEAD, "statusCheckRollup": None, "checkSuites": page_of_suites, **rollup}}
+
+
+def suite(id_: str, status: str, conclusion: str | None, run_of: dict[str, Any] | None = RUN_OF_CI) -> dict[str, Any]:
+    app = {"slug": "github-actions"} if run_of else {"slug": "lint"}
+    return {"id": id_, "status": status, "conclusion": conclusion, "app": app, "workflowRun": run_of}
+
+
+async def test_suites_are_read() -> None:
+    nodes = (
+        suite("1", "COMPLETED", "ACTION_REQUIRED"),
+        suite("2", "COMPLETED", "STARTUP_FAILURE"),
+        suite("3", "COMPLETED", "CANCELLED"),
+        suite("4", "IN_PROGRESS", None),
+        suite("5", "QUEUED", None, None),
+        suite("6", "COMPLETED", None),
+    )
+    found = (await look(page([], headRef=suites(*nodes)))).suites
+    assert [(it.id, it.outcome, it.word) for it in found] == [
+        ("1", "failed", "ACTION_REQUIRED"),
+        ("2", "failed", "STARTUP_FAILURE"),
+        ("3", "cancelled", "CANCELLED"),
+        ("4", "pending", "IN_PROGRESS"),
+        ("5", "pending", "QUEUED"),
+        ("6", "pending", "COMPLETED"),
     ]
-    target = {"oid": HEAD, "statusCheckRollup": None, "checkSuites": {"nodes": suites}}
-    assert (await look(page([], headRef={"target": target}))).unfinished == ("ci",)
-    assert (await look(page([]))).unfinished == ()
+    assert (found[0].app, found[0].workflow, found[0].workflow_id) == ("github-actions", "ci", 8)
+    assert (found[0].event, found[0].run, found[0].number) == ("push", 1, 3)
+    assert (found[4].app, found[4].workflow, found[4].run) == ("lint", "", None)
+    assert (await look(page([]))).suites == ()
+
+
+@pytest.mark.parametrize(
+    ("committed", "created", "pushed"),
+    [(1, (), 1), (1, (3, 2), 3), (9, (3,), 9), (None, (3,), 3), (None, (), None)],
+)
+async def test_when_the_head_was_pushed(committed: int | None, created: tuple[int, ...], pushed: int | None) -> None:
+    """An old commit may be pushed now: then its suites are new."""
+
+    def at(minute: int | None) -> str | None:
+        return None if minute is None else f"2026-01-01T00:{minute:02}:00Z"
+
+    nodes = [{**suite(str(minute), "COMPLETED", "SUCCESS"), "createdAt": at(minute)} for minute in created]
+    found = (await look(page([], headRef=suites(*nodes, committedDate=at(committed))))).pushed
+    assert (found.minute if found is not None else None) == pushed
+
+
+async def test_all_pages_of_suites_are_read() -> None:
+    pages = Pages(
+        page([], headRef=suites(suite("1", "COMPLETED", "SUCCESS"), more="s1")),
+        page([], headRef=suites(suite("2", "COMPLETED", "ACTION_REQUIRED"))),
+    )
+    assert [it.id for it in (await poll(pages, "o", "r", 12)).suites] == ["1", "2"]
+    assert [(it.get("suites"), it["withSuites"], it["withChecks"]) for it in pages.asked] == [
+        (None, True, True),
+        ("s1", True, False),
+    ]
 
 
 async def test_all_pages_are_read() -> None:

@@ -14,7 +14,7 @@ from cuggino.ci.decide import Trust
 from cuggino.ci.ports import FixResult, NonFastForward, OperationFailed, PollFailed, RateLimited, Triage
 from cuggino.ci.state_format import render
 from cuggino.errors import LlmSessionError, LlmSessionErrorKind
-from tests.unit.ci.world import HEAD, START, Killed, World, check, comment, replace, thread
+from tests.unit.ci.world import HEAD, START, Killed, World, check, comment, replace, suite, thread
 
 FLAKE = Triage(verdict="flake", cause="a port was taken")
 TRANSIENT = Triage(verdict="transient", cause="the registry was down")
@@ -312,6 +312,23 @@ async def test_what_only_a_person_can_do_is_left_to_them_once(
     assert world.agents == []
 
 
+async def test_a_workflow_that_waits_for_approval_is_left_to_the_person_once(clock: MockClock, world: World) -> None:
+    world.checks(lint="SUCCESS")
+    world.change(suites=(suite("ci", "ACTION_REQUIRED"),))
+    world.limit = 3
+    assert await world.watch() == 5
+    assert world.left == ["(workflow ci): a person has to act on it"]
+    assert world.agents == []
+
+
+async def test_a_broken_workflow_file_is_fixed_without_a_triage(clock: MockClock, world: World) -> None:
+    world.checks(lint="SUCCESS")
+    world.change(suites=(suite("ci", "STARTUP_FAILURE"),))
+    world.after_push = lambda: world.change(suites=(suite("ci", "SUCCESS"),))
+    assert await world.watch() == 0
+    assert world.agents == ["fix (workflow ci) at aaaa"]
+
+
 async def test_a_conflict_with_the_base_is_fixed_first(clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE")
     world.change(mergeable="CONFLICTING")
@@ -350,6 +367,27 @@ async def test_a_poll_that_lags_is_neither_green_nor_a_push_of_others(clock: Moc
     assert len(world.pushes) == 1
 
 
+async def test_a_green_poll_that_lags_behind_somebodys_push_is_not_green(clock: MockClock, world: World) -> None:
+    world.checks(test="SUCCESS")
+    world.at[2] = lambda: setattr(world, "tip", "b" * 40)
+    world.at[3] = [world.show_tip, lambda: world.checks(test="FAILURE")]
+    world.results["test"] = [FixResult(summary="cannot")]
+    world.limit = 2
+    assert await world.watch() == 5
+    assert world.polled == ["pending", "failing"]
+    assert world.of(events.CiPushDetected) == [events.CiPushDetected(old=HEAD, new="b" * 40)]
+
+
+@pytest.mark.parametrize("state", ["MERGED", "CLOSED"])
+async def test_nothing_is_pushed_after_a_merge_or_a_close(clock: MockClock, world: World, state: str) -> None:
+    world.checks(test="FAILURE")
+    world.while_working = lambda: world.change(state=state)
+    await world.watch()
+    assert world.ended.exit == f"pr_{state.lower()}"
+    assert world.agents == ["triage test at aaaa", "fix test at aaaa"]
+    assert world.pushes == []
+
+
 async def test_after_a_push_the_checks_of_the_old_head_are_waited_for(clock: MockClock, world: World) -> None:
     world.checks(test="FAILURE", lint="SUCCESS")
     world.after_push = lambda: world.checks(lint="SUCCESS")
@@ -372,6 +410,17 @@ async def test_a_watch_that_starts_soon_after_a_push_waits_for_checks(clock: Moc
     world.file.update(lambda state: replace(state, last_push=pushed, interval=60))
     assert await world.watch() == 0
     assert world.polled == ["passing", "pending", "pending", "pending", "passing"]
+
+
+@pytest.mark.parametrize(("age", "polls"), [(0, 5), (179, 5), (-3600, 5), (180, 2)])
+async def test_a_first_watch_soon_after_a_push_waits_for_checks(
+    clock: MockClock, world: World, age: int, polls: int
+) -> None:
+    """`git push && cuggino ci watch`: the check that will fail may not exist yet."""
+    world.checks(test="SUCCESS")
+    world.change(pushed=START - timedelta(seconds=age))
+    assert await world.watch() == 0
+    assert len(world.polls) == polls
 
 
 async def test_work_is_dropped_when_somebody_else_pushed_first(clock: MockClock, world: World) -> None:

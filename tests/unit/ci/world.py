@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import msgspec
 import trio
 
-from cuggino.ci.decide import Failure, System, Trust
-from cuggino.ci.ports import FixResult, Triage
-from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
+from cuggino.ci.checks import System
+from cuggino.ci.decide import Failure, Trust
+from cuggino.ci.ports import FixResult, NonFastForward, Triage
+from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Suite, Thread
 from cuggino.ci.query import OUTCOMES
 from cuggino.ci.state import CiState
 from cuggino.ci.state_file import StateFile
@@ -50,6 +51,13 @@ def check(name: str, word: str, *, id: int | None = None, **more: Any) -> Check:
     outcome = OUTCOMES.get(word, "pending")
     fields: dict[str, Any] = {"app": "github-actions", "workflow": "ci", "event": "push", "run": 100, **more}
     return Check(name=name, outcome=outcome, word=word, id=id, **fields)
+
+
+def suite(name: str, word: str, **more: Any) -> Suite:
+    """A suite of a workflow of this name."""
+    fields: dict[str, Any] = {"id": f"CS_{name}", "app": "github-actions", "workflow_id": len(name), "number": 1}
+    fields |= {"workflow": name, "event": "push", "run": 100, **more}
+    return Suite(outcome=OUTCOMES.get(word, "pending"), word=word, **fields)
 
 
 PULL = PullRequestSnapshot(
@@ -92,6 +100,7 @@ class World:
         self.triages: defaultdict[str, list[Triage]] = defaultdict(list)
         self.results: defaultdict[str, list[FixResult | Exception]] = defaultdict(list)
         self.after_push: Callable[[], object] = self.all_pending
+        self.while_working: Callable[[], object] = lambda: None
         self.errors: dict[str, Exception] = {}
         """What `push`, `reply`, `rerun` and `log` raise."""
         self.agents: list[str] = []
@@ -182,9 +191,15 @@ class World:
         await trio.lowlevel.checkpoint()
         return self.tip
 
-    async def push_commit(self, commit: str) -> None:
+    async def is_open(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self.pull.state == "OPEN"
+
+    async def push_commit(self, commit: str, onto: str) -> None:
         await self._checkpoint("push")
         self.die("before push")
+        if self.tip != onto:
+            raise NonFastForward
         self.pushes.append(commit)
         self._fixed[commit] = self._made[commit]
         self.tip = commit
@@ -224,6 +239,7 @@ class World:
     async def _work(self, name: str, head: str) -> FixResult:
         await trio.sleep(1)
         self.agents.append(f"fix {name} at {head[-4:]}")
+        self.while_working()
         self.die("work")
         left = self.results[name]
         if name in self.fixed and not left and self.dies_at:
