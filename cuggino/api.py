@@ -33,6 +33,7 @@ from cuggino.loop.session import Session, find_session
 from cuggino.output.summary import RunTally
 from cuggino.project import Project
 from cuggino.runtime import Invocation, open_runtime
+from cuggino.trust import find_project
 
 __all__ = ["LoopRun", "run"]
 
@@ -47,7 +48,7 @@ def run(
     """
     if (focus is None) is (resume is False):
         raise UsageError("Give either a focus or resume.")
-    return LoopRun(Project.find(Path(root).expanduser()), focus, review, resume)
+    return LoopRun(find_project(Path(root).expanduser()), focus, review, resume)
 
 
 class LoopRun:

@@ -52,7 +52,7 @@ def read_item(project: Project, name: str) -> Item | Unusable | None:
     digest = hashlib.sha256(data).hexdigest()
     if not _is_utf8(name):
         return Unusable(name, digest, "its name is not valid UTF-8")
-    if not Path(os.path.realpath(path)).is_relative_to(project.root):
+    if not any(Path(os.path.realpath(path)).is_relative_to(it) for it in (project.root, project.state_dir.resolve())):
         return Unusable(name, digest, "it is a link out of the project")
     if not data.strip():
         return Unusable(name, digest, "it is empty")

@@ -7,6 +7,7 @@ Schema and the questions of `cuggino setup` are made from them.
 from __future__ import annotations
 
 import posixpath
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
@@ -119,6 +120,8 @@ class Config(_Section, frozen=True, kw_only=True):
 def load(path: Path) -> Config:
     """Return the configuration in the file, or the defaults if there is no file. Raise ConfigError."""
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # reading would wait for ever
+            raise ConfigError(f"{path}: a named pipe; expected a JSON file.", advice="Delete it.")
         data = path.read_bytes()
     except FileNotFoundError as error:
         if path.is_symlink():

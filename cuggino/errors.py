@@ -37,6 +37,12 @@ class ConfigError(CugginoError):
     exit_code = 2
 
 
+class TrustError(CugginoError):
+    """Others own or can change the project, or a checkout brought files that only cuggino may write."""
+
+    exit_code = 2
+
+
 class LockedError(CugginoError):
     """Another command works in this project."""
 

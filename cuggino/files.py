@@ -4,6 +4,9 @@
   whoever reads after a crash or a power failure.
 - `append` adds to a file in one write, so that appends of several processes do not mix.
 - `sync_directory` makes renames and deletions in a directory survive a power failure.
+- `expect_directory` and `expect_file` refuse what is of another kind than cuggino put there: others can write a tree,
+  and a link in it leads anywhere. `open_below` and `remove` go one name at a time from an open directory, so that a
+  link that appears in between is not followed either.
 
 Files are private (0600) unless a mode is given, and every failure is a StorageError that names the file. Everything
 is synchronous: the files are small, and the virtual clock of tests must not jump meanwhile.
@@ -13,6 +16,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -72,6 +78,113 @@ def sync_directory(directory: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFREG: "a file",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def expect_directory(path: Path) -> bool:
+    """Return whether there is a directory; False if there is nothing. StorageError for all else, links included."""
+    return _expect(path, stat.S_IFDIR)
+
+
+def expect_file(path: Path) -> bool:
+    """Return whether there is a regular file; False if there is nothing. StorageError for all else, links included."""
+    return _expect(path, stat.S_IFREG)
+
+
+def _expect(path: Path, kind: int) -> bool:
+    try:
+        found = stat.S_IFMT(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"{path} cannot be examined: {error.strerror}.") from error
+    if found != kind:
+        raise StorageError(
+            f"{path} is {_KINDS.get(found, 'a device')}, but cuggino needs {_KINDS[kind]} there.",
+            advice="Delete it or move it away. cuggino makes a new one.",
+        )
+    return True
+
+
+@contextmanager
+def open_below(root: Path, *names: str) -> Iterator[int]:
+    """Open the directory `root/name/name…` and yield its descriptor. Only `root` itself may be a link.
+
+    Raise FileNotFoundError if it does not exist, and StorageError if a name is anything else than a directory.
+    """
+    here = root
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            here /= name
+            try:
+                inner = os.open(name, _DIRECTORY, dir_fd=descriptor)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    expect_directory(here)
+                raise
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def remove(directory: int, name: str) -> None:
+    """Delete `name` in an open directory, whatever it is, with everything below it. Raise OSError.
+
+    Follows no link, and stays on the file system of `directory`: at a mount it raises, with EXDEV. However deep a tree
+    is, it is as quick: directories are first moved up, next to each other.
+    """
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=directory)
+        return
+    device = os.fstat(directory).st_dev
+    top = _open_on(device, name, directory)
+    try:
+        while inner := _empty_but_directories(top):
+            for each in inner:
+                folder = _open_on(device, each, top)
+                try:
+                    for deeper in _empty_but_directories(folder):
+                        os.rename(deeper, str(uuid7()), src_dir_fd=folder, dst_dir_fd=top)
+                finally:
+                    os.close(folder)
+                os.rmdir(each, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=directory)
+
+
+def _open_on(device: int, name: str, directory: int) -> int:
+    """Open a directory in a directory, if it is on this device. Raise OSError."""
+    descriptor = os.open(name, _DIRECTORY, dir_fd=directory)
+    if os.fstat(descriptor).st_dev != device:
+        os.close(descriptor)
+        raise OSError(errno.EXDEV, "it is on another file system", name)
+    return descriptor
+
+
+def _empty_but_directories(directory: int) -> list[str]:
+    """Unlink all that is not a directory and return the names of the directories."""
+    inner = []
+    with os.scandir(directory) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                inner.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=directory)
+    return inner
 
 
 def _write_all(descriptor: int, data: bytes | str) -> None:

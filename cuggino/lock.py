@@ -20,6 +20,9 @@ from cuggino.files import DECODE_ERRORS
 from cuggino.process.leftovers import start_time
 from cuggino.project import Project
 
+_PLAIN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""A link is an error, and a named pipe does not block."""
+
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who holds or held the lock. `start_time` distinguishes its process from a later one with the same PID."""
@@ -43,7 +46,7 @@ def lock(project: Project, command: str, marker: str, *, file: Path | None = Non
     """
     path = project.lock_file if file is None else file  # never deleted: two processes could lock two files of one name
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o600)
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}.") from error
     try:
@@ -70,7 +73,7 @@ def read_owner(project: Project, *, file: Path | None = None) -> Owner | None:
     """Return who holds the lock or died with it (see `Owner.lives`); None while it is free or being written."""
     path = project.lock_file if file is None else file
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -39,8 +39,11 @@ def prune_logs(project: Project, now: float) -> None:
     newest_first = sorted(project.logs.glob("*.jsonl"), reverse=True)
     for rank, path in enumerate(newest_first):
         with suppress(OSError):
-            if rank < LOGS_KEPT and path.stat().st_mtime >= now - DAYS_KEPT * 86400:
+            if rank < LOGS_KEPT and path.lstat().st_mtime >= now - DAYS_KEPT * 86400:
                 continue
-            with path.open("rb") as log:
+            log = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
+            finally:
+                os.close(log)

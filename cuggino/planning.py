@@ -20,13 +20,14 @@ from cuggino.process.children import Children
 from cuggino.project import Project
 from cuggino.roles import Role
 from cuggino.signals import Shutdown, handle_signals
+from cuggino.trust import refuse_tracked
 
 
 async def plan(project: Project) -> int:
     """Run one conversation; return the agent's exit code, or 128 plus the number of the signal that ended it.
 
-    Raise UsageError without a terminal, ConfigError, and LlmSessionError if the agent cannot be started. Afterwards no
-    process that the agent started is alive, and the terminal is as it was.
+    Raise UsageError without a terminal, ConfigError, TrustError, and LlmSessionError if the agent cannot be started.
+    Afterwards no process that the agent started is alive, and the terminal is as it was.
     """
     if not (os.isatty(0) and os.isatty(1)):
         raise UsageError(
@@ -34,6 +35,7 @@ async def plan(project: Project) -> int:
             advice="Start it in a terminal. Elsewhere, use `cuggino backlog add` or `cuggino run`.",
         )
     config = load(project.config_file)
+    await refuse_tracked(project)
     project.prepare()
     shutdown = Shutdown()
     children = Children(marker=uuid7().replace("-", ""), force_kill=shutdown.force_kill)

@@ -9,8 +9,8 @@ being stopped, outlives the agents.
 
 from __future__ import annotations
 
+import fnmatch
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -27,7 +27,7 @@ from cuggino.agents.backends import backend
 from cuggino.agents.headless import HeadlessAgent
 from cuggino.clock import uuid7
 from cuggino.config import load
-from cuggino.errors import LockedError, LoopError
+from cuggino.errors import LockedError, LoopError, StorageError
 from cuggino.events import (
     Event,
     LoopApproved,
@@ -37,6 +37,7 @@ from cuggino.events import (
     LoopTerminalEvent,
     Send,
 )
+from cuggino.files import open_below, remove
 from cuggino.git import Git
 from cuggino.lock import Owner, lock, read_owner
 from cuggino.logs import open_log, prune_logs
@@ -51,6 +52,7 @@ from cuggino.process.children import Children
 from cuggino.process.leftovers import sweep
 from cuggino.project import Project
 from cuggino.roles import Role
+from cuggino.trust import refuse_tracked
 
 if TYPE_CHECKING:  # imported when a command needs them: they would cost every start
     from cuggino.sandbox.confine import SandboxContext
@@ -66,7 +68,10 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     json: bool = False
     drains: bool = False
     lock: Path | None = None
-    """Its own lock, if it does not work in the person's tree, so that another command may; None: the project's."""
+    """Its own lock, if it does not work in the person's tree, so that another command may; None: the project's.
+
+    Who gives one has called `refuse_tracked` before it made the lock's folder.
+    """
 
 
 class Runtime:
@@ -188,12 +193,14 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Lock the project and work in it while the block runs.
 
-    Raise ConfigError before anything is started, and LockedError if another command works here. First clean up
-    after a command that died. After the block no process that was started in it is alive. `force_kill`, once set,
-    kills agents at once.
+    Raise ConfigError and TrustError before anything is started, and LockedError if another command works here. First
+    clean up after a command that died. After the block no process that was started in it is alive. `force_kill`, once
+    set, kills agents at once.
     """
     config = load(project.config_file)
     backends = {role: backend(config.backend(role)) for role in Role}
+    if invocation.lock is None:
+        await refuse_tracked(project)
     project.prepare()
     marker = uuid7().replace("-", "")
     with lock(project, invocation.name, marker, file=invocation.lock) as former:
@@ -231,14 +238,15 @@ def _kill_orphans(project: Project, former: Owner | None) -> None:
     """
     if former is not None:
         sweep(former.marker)
-    for path in (*project.spawns.glob("*/lock"), *project.state_dir.glob("*.lock")):
+    spawns = [path / "lock" for path in project.spawns.iterdir() if path.is_dir() and not path.is_symlink()]
+    for path in (*spawns, *project.state_dir.glob("*.lock")):
         owner = read_owner(project, file=path)
         if owner is None or owner.lives():
             continue
         with suppress(LockedError), lock(project, owner.command, owner.marker, file=path):  # emptied: swept only once
             sweep(owner.marker)
-            for output in path.parent.glob(".*.out*") if path.name == "lock" else ():  # may hold secrets
-                output.unlink(missing_ok=True)
+            if path.name == "lock":
+                _remove_from(project, ("spawns", path.parent.name), ".*.out*")  # may hold secrets
 
 
 def _clean_up(project: Project) -> tuple[str, ...]:
@@ -249,13 +257,23 @@ def _clean_up(project: Project) -> tuple[str, ...]:
     finished = [
         finish_session(project, session) for session in all_sessions(project) if session.state.ended is not None
     ]
-    for folder in (project.state_dir, project.spec_issues, project.tbd):
-        for path in folder.glob(".*.tmp"):  # left by a kill
-            path.unlink(missing_ok=True)
-    for path in project.wip.glob(".*"):  # temporary, and of nobody else, since the lock is ours
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    for folder in ((), (project.spec_issues.name,), (project.tbd.name,)):
+        _remove_from(project, folder, ".*.tmp")  # left by a kill
+    _remove_from(project, (project.wip.name,), ".*")  # temporary, and of nobody else, since the lock is ours
     prune_logs(project, time.time())
     return tuple(name for name in finished if name is not None)
+
+
+def _remove_from(project: Project, folder: tuple[str, ...], pattern: str) -> None:
+    """Delete what has a name like this in a folder below `.cuggino`, and follow no link. Raise StorageError."""
+    place = project.state_dir.joinpath(*folder)
+    try:
+        with open_below(project.state_dir, *folder) as directory:
+            with os.scandir(directory) as entries:
+                names = fnmatch.filter([entry.name for entry in entries], pattern)
+            for name in names:
+                remove(directory, name)
+    except OSError as error:
+        raise StorageError(
+            f"{place} cannot be cleaned up: {error.strerror}.", advice="Delete what is in it."
+        ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -11,7 +10,7 @@ from cyclopts import App, Parameter
 from cuggino.cli.inbox import add_list_and_show, print_lines, print_remark, relative
 from cuggino.errors import UsageError
 from cuggino.inbox.adding import add as add_item
-from cuggino.project import Project
+from cuggino.trust import find_project
 
 backlog = App(
     name="backlog",
@@ -32,7 +31,7 @@ def add(text: Annotated[str, Parameter(allow_leading_hyphen=True)], /) -> int:
         Description of the work; `-` reads it from stdin.
     """
     description = _read_stdin() if text == "-" else text
-    project = Project.find(Path.cwd())
+    project = find_project()
     is_new = not project.state_dir.exists()
     path = add_item(project, description)
     if is_new:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -19,9 +18,9 @@ from cuggino.config import load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.output.terminal import open_display
-from cuggino.project import Project
 from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
+from cuggino.trust import find_project, refuse_tracked
 
 ci = App(
     name="ci",
@@ -67,8 +66,9 @@ async def watch(
     """
     if max_iterations is not None and max_iterations < 1:
         raise UsageError(f'--max-iterations: expected an integer ≥ 1, got "{max_iterations}".')
-    project = Project.find(Path.cwd())
+    project = find_project()
     config = load(project.config_file)
+    await refuse_tracked(project)
     address = await find_pull_request(project.root, pr)
     await exclude_from_git(project, await common_dir(project.root))
     base_remote = await address.base_remote()
@@ -107,7 +107,7 @@ async def status(pr: _PR = None, /) -> int:
 
     Example: cuggino ci status 12
     """
-    project = Project.find(Path.cwd())
+    project = find_project()
     config = load(project.config_file)
     address = await find_pull_request(project.root, pr)
     trust = Trust(threads=config.ci.threads, bots=config.ci.trusted_bots)

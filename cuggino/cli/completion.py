@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuggino.errors import CugginoError, StorageError, UsageError
 from cuggino.project import Project
+from cuggino.trust import find_project
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -61,7 +62,7 @@ def names_in(folder: Callable[[Project], Path]) -> Callable[[CompletionContext],
         from cuggino.items import is_item_name
 
         with contextlib.suppress(OSError, CugginoError):
-            found = folder(Project.find(Path.cwd())).iterdir()
+            found = folder(find_project()).iterdir()
             return sorted(path.name for path in found if is_item_name(path.name) and path.is_file())
         return []
 
@@ -73,6 +74,6 @@ def sessions(_context: CompletionContext) -> list[tuple[str, str]]:
     from cuggino.loop.session import all_sessions
 
     with contextlib.suppress(OSError, CugginoError):
-        kept = [it for it in all_sessions(Project.find(Path.cwd())) if it.state.ended is None]
+        kept = [it for it in all_sessions(find_project()) if it.state.ended is None]
         return [(it.id, it.state.focus) for it in reversed(kept)]
     return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 from cuggino.doctor.examine import examine
 from cuggino.doctor.finding import render
 from cuggino.output.terminal import open_display
-from cuggino.project import Project
+from cuggino.trust import find_project
 
 
 async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
@@ -28,7 +27,7 @@ async def doctor(*, json: Annotated[bool, Parameter(negative="", show_default=Fa
     json
         Print one JSON object: `healthy`, and `findings` with name, level, text and fix.
     """
-    report = await examine(Project.find(Path.cwd()), os.environ)
+    report = await examine(find_project(), os.environ)
     if json:
         print(msgspec.json.encode(report).decode())
     else:

@@ -15,6 +15,7 @@ from cuggino.inbox.folder import delete, entries, find, read
 from cuggino.inbox.listing import json_lines, table
 from cuggino.output.text import visible, visible_name
 from cuggino.project import Project
+from cuggino.trust import find_project
 
 PLAIN_COLUMNS = 120
 """The width without a terminal, if COLUMNS is not set."""
@@ -32,7 +33,7 @@ def add_list_and_show(app: App, folder: Folder, kind: str) -> None:
             bool, Parameter(negative="", show_default=False, help="Print one JSON object per line.")
         ] = False,
     ) -> int:
-        project = Project.find(Path.cwd())
+        project = find_project()
         found = entries(folder(project))
         if json:
             print_lines(json_lines(found))
@@ -45,7 +46,7 @@ def add_list_and_show(app: App, folder: Folder, kind: str) -> None:
         return 0
 
     def show(name: Annotated[str, name_parameter], /) -> int:
-        entry = find(folder(Project.find(Path.cwd())), name, kind, list_command=_list_command(app))
+        entry = find(folder(find_project()), name, kind, list_command=_list_command(app))
         print_lines([visible(read(entry)).removesuffix("\n")])
         return 0
 
@@ -58,7 +59,7 @@ def add_resolve(app: App, folder: Folder, kind: str) -> None:
     name_parameter = _name_parameter(folder)
 
     def resolve(name: Annotated[str, name_parameter], /) -> int:
-        entry = find(folder(Project.find(Path.cwd())), name, kind, list_command=_list_command(app))
+        entry = find(folder(find_project()), name, kind, list_command=_list_command(app))
         delete(entry)
         print_lines([f"Deleted {relative(entry.path)}: {visible_name(entry.title)}"])
         return 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from cuggino.history.replay import list_sessions, replay
-from cuggino.project import Project
+from cuggino.trust import find_project
 
 
 async def log(
@@ -31,7 +30,7 @@ async def log(
     json
         Print the lines of the log; without SESSION, one JSON object per session.
     """
-    project = Project.find(Path.cwd())
+    project = find_project()
     if session is None and not follow:
         return await list_sessions(project, as_json=json)
     return await replay(project, session, follow=follow, as_json=json)

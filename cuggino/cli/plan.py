@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from cuggino import planning
-from cuggino.project import Project
+from cuggino.trust import find_project
 
 
 async def plan() -> int:
@@ -16,4 +14,4 @@ async def plan() -> int:
 
     Example: cuggino plan
     """
-    return await planning.plan(Project.find(Path.cwd()))
+    return await planning.plan(find_project())

@@ -11,9 +11,9 @@ from cuggino.cli.completion import sessions
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.loop.session import Session, find_session
-from cuggino.project import Project
 from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
+from cuggino.trust import find_project
 
 
 async def run(
@@ -48,7 +48,7 @@ async def run(
     if resume in (None, False) and not (focus or "").strip():
         raise UsageError("The focus is missing.", advice='Say what to work on: cuggino run --focus "…"')
     words = _read(review) if review is not None else None
-    project = Project.find(Path.cwd())
+    project = find_project()
 
     async def work(runtime: Runtime, _shutdown: Shutdown) -> int:
         if resume not in (None, False):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from cuggino.errors import CugginoError, UsageError
-from cuggino.project import Project
 from cuggino.setup.dialogue import set_up
+from cuggino.trust import find_project
 
 
 def setup(
@@ -43,7 +42,7 @@ def setup(
             advice="Accept the defaults with --yes, or name settings: cuggino setup --set commit=true",
         )
     try:
-        set_up(Project.find(Path.cwd()), assignments or (), _ask if asks else None, print)
+        set_up(find_project(), assignments or (), _ask if asks else None, print)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return 0

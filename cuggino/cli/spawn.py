@@ -29,6 +29,7 @@ from cuggino.spawn.recover import Strategy
 from cuggino.spawn.spawn import Spawn
 from cuggino.spawn.task import SpawnFiles, SpawnRecord, Task, find_by_id
 from cuggino.spawn.terminal import has_terminal
+from cuggino.trust import find_project, refuse_tracked
 
 spawn = App(
     name="spawn",
@@ -103,7 +104,7 @@ async def start(
         raise UsageError(
             "--recovery interactive needs a terminal: stdin and stderr must be one.", advice="Choose another strategy."
         )
-    project = Project.find(Path.cwd())
+    project = find_project()
     config = load(project.config_file)
     given = None if manifest is None else _manifest(manifest)
     record = SpawnRecord(
@@ -140,7 +141,7 @@ async def retry(
     json
         Print only events, one JSON object per line, as in the log.
     """
-    project = Project.find(Path.cwd())
+    project = find_project()
     record = tasks.find(project, prefix)
     if record.integrated:
         raise UsageError(f"The spawn {record.id} is done: its work is integrated.")
@@ -160,7 +161,7 @@ async def list_(*, json: Annotated[bool, _json] = False) -> int:
     json
         Print one JSON object per line.
     """
-    project = Project.find(Path.cwd())
+    project = find_project()
     entries = await list_entries(project)
     if json:
         print_lines([msgspec.json.encode(entry).decode() for entry in entries])
@@ -174,7 +175,7 @@ async def list_(*, json: Annotated[bool, _json] = False) -> int:
 @spawn.command
 def show(prefix: Annotated[str, _id], /) -> int:
     """Print a spawn's report."""
-    project = Project.find(Path.cwd())
+    project = find_project()
     record = tasks.find(project, prefix)
     report = SpawnFiles(project, record.id).report
     if not report.exists():
@@ -202,7 +203,8 @@ async def clean(
     force
         Remove those, too: the work in them is lost.
     """
-    project = Project.find(Path.cwd())
+    project = find_project()
+    await refuse_tracked(project)
     chosen = None
     if prefix is not None:
         chosen = find_by_id(prefix, {entry.id: entry for entry in await list_entries(project)}).id
@@ -212,6 +214,7 @@ async def clean(
 
 
 async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | None, *, as_json: bool) -> int:
+    await refuse_tracked(project)
     project.prepare()
     files = SpawnFiles(project, record.id)
     files.create()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,7 @@ from cyclopts import Parameter
 from cuggino.history.pages import render_status
 from cuggino.history.status import gather
 from cuggino.output.terminal import open_display
-from cuggino.project import Project
+from cuggino.trust import find_project
 
 
 async def status(*, json: Annotated[bool, Parameter(negative="", show_default=False)] = False) -> int:
@@ -26,7 +25,7 @@ async def status(*, json: Annotated[bool, Parameter(negative="", show_default=Fa
     json
         Print one JSON object.
     """
-    found = gather(Project.find(Path.cwd()))
+    found = gather(find_project())
     with open_display(as_json=json, live=False) as display:
         await display.print(lambda page: render_status(found, page))
         await display.show((), msgspec.json.encode(found) + b"\n")

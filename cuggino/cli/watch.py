@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
-from cuggino.project import Project
 from cuggino.runtime import Invocation, Runtime
 from cuggino.signals import Shutdown
+from cuggino.trust import find_project
 from cuggino.watch.intervals import WatchIntervals
 from cuggino.watch.places import open_place
 from cuggino.watch.watch import WatchOptions, run_watch
@@ -61,4 +60,4 @@ async def watch(
         place = open_place(jobs, runtime.sandboxes, intervals)
         return await run_watch(runtime.context, shutdown, runtime.sender, place, options)
 
-    return await in_foreground(Project.find(Path.cwd()), Invocation(name="cuggino watch", json=json, drains=True), work)
+    return await in_foreground(find_project(), Invocation(name="cuggino watch", json=json, drains=True), work)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuggino.errors import StorageError
-from cuggino.files import append, write_atomic
+from cuggino.files import append, open_below, remove, write_atomic
 
 
 @pytest.fixture(params=[0o000, 0o077, 0o777], ids="umask {:03o}".format)
@@ -136,3 +136,35 @@ def test_appending_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_appending_to_a_file_in_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be appended to: No such file or directory"):
         append(tmp_path / "none" / "file", "x")
+
+
+# ---- a tree that others write ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a",)])
+def test_a_folder_is_opened_without_following_links(tmp_path: Path, names: tuple[str, ...]) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "elsewhere" / "b").mkdir(parents=True)
+    (tmp_path / "root" / "a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="root/a is a symbolic link"), open_below(tmp_path / "root", *names):
+        pass
+    (tmp_path / "link").symlink_to("root")
+    with open_below(tmp_path / "link"):  # what is trusted may be a link
+        pass
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs another file system")
+def test_removal_ends_at_links_and_at_other_file_systems(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    tree = tmp_path / "tree"
+    (tree / "deep" / "deeper").mkdir(parents=True)
+    (tree / "deep" / "deeper" / "link").symlink_to(tmp_path / "kept")
+    (tree / "deep" / "file").touch()
+    os.mkfifo(tree / "pipe")
+    with open_below(tmp_path) as directory:
+        remove(directory, "tree")
+    assert names(tmp_path / "kept") == {"file"}
+    assert not tree.exists()
+    with open_below(Path("/")) as directory, pytest.raises(OSError, match="another file system"):
+        remove(directory, "proc")

@@ -22,6 +22,33 @@ def test_the_root_is_the_nearest_parent_with_a_configuration(tmp_path: Path) -> 
     assert Project.find(inner).root == inner.parent
 
 
+@pytest.mark.parametrize("border", ["git", "worktree", "home", "open folder"])
+def test_the_search_upward_ends_at_a_border(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, border: str) -> None:
+    inner = tmp_path / "outer" / "inner" / "deep"
+    inner.mkdir(parents=True)
+    (tmp_path / "outer" / ".cuggino.json").touch()
+    match border:
+        case "git":
+            (inner.parent / ".git").mkdir()
+        case "worktree":
+            (inner.parent / ".git").write_text("gitdir: elsewhere")
+        case "home":
+            monkeypatch.setenv("HOME", str(inner.parent))
+        case "open folder":
+            (tmp_path / "outer").chmod(0o1777)
+    assert Project.find(inner).root == inner
+    if border != "open folder":
+        (inner.parent / ".cuggino.json").touch()  # at the border itself it counts
+        assert Project.find(inner).root == inner.parent
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="needs another file system")
+def test_the_search_upward_ends_at_another_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: str(path) == "/.cuggino.json" or real(path))
+    assert Project.find(Path("/proc/self/task")).root != Path("/")
+
+
 def test_without_a_configuration_the_root_is_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +98,7 @@ def test_existing_directories_and_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".cuggino").touch()
-    with pytest.raises(StorageError, match=r"\.cuggino is not a directory"):
+    with pytest.raises(StorageError, match=r"\.cuggino is a file, but cuggino needs a directory"):
         Project(tmp_path).prepare()
 
 
