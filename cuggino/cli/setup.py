@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from cuggino.errors import CugginoError, UsageError
 from cuggino.project import Project
 from cuggino.setup.dialogue import set_up
+from cuggino.signals import ctrl_c_raises
 
 
 def setup(
@@ -59,7 +60,8 @@ def _ask(prompt: str) -> str:
     with contextlib.suppress(ImportError):  # without it, lines cannot be edited
         import readline  # noqa: F401
     try:
-        return input(prompt)
+        with ctrl_c_raises():
+            return input(prompt)
     except KeyboardInterrupt:
         print("\nNothing was written.", file=sys.stderr)
         raise
