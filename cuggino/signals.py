@@ -128,6 +128,18 @@ async def handle_signals(shutdown: Shutdown) -> AsyncIterator[None]:
             nursery.cancel_scope.cancel(reason="the work is over")
 
 
+@contextmanager
+def ctrl_c_raises() -> Iterator[None]:
+    """Let Ctrl+C raise KeyboardInterrupt in the block, for a question in a terminal, instead of ending the process."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def end_by(number: signal.Signals) -> None:
     """End this process by the signal itself, so that a shell loop around it stops, too."""
     signal.signal(number, signal.SIG_DFL)

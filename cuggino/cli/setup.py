@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from cuggino.errors import CugginoError, UsageError
 from cuggino.setup.dialogue import set_up
 from cuggino.trust import find_project
+from cuggino.signals import ctrl_c_raises
 
 
 def setup(
@@ -58,7 +59,8 @@ def _ask(prompt: str) -> str:
     with contextlib.suppress(ImportError):  # without it, lines cannot be edited
         import readline  # noqa: F401
     try:
-        return input(prompt)
+        with ctrl_c_raises():
+            return input(prompt)
     except KeyboardInterrupt:
         print("\nNothing was written.", file=sys.stderr)
         raise

@@ -7,13 +7,14 @@ on disk before its step begins, so a loop that died resumes with that step.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import msgspec
 import trio
 
 from cuggino.agents.prompts import Prompt, fill
 from cuggino.clock import uuid7
-from cuggino.errors import CugginoError, GitError, LoopError
+from cuggino.errors import CugginoError, GitError, LoopError, StorageError
 from cuggino.events import (
     CheckCommandOutput,
     CommitFailed,
@@ -76,7 +77,8 @@ async def run_loop(context: LoopContext, session: Session, send: Send) -> LoopTe
         await send(LoopFailed(iteration=loop.iteration, phase=failure.phase, message=str(failure)))
         raise failure from error.__cause__
     finally:
-        session.update(elapsed=before + trio.current_time() - started)
+        with suppress(StorageError):  # must not hide how the loop ended
+            session.update(elapsed=before + trio.current_time() - started)
     await send(last)
     return last
 

@@ -19,7 +19,7 @@ import msgspec
 from cuggino import records
 from cuggino.backlog import Item, Removal, archive
 from cuggino.clock import uuid7
-from cuggino.errors import NotFound
+from cuggino.errors import NotFound, StorageError
 from cuggino.events import LlmMarkerEvent
 from cuggino.files import append, write_atomic
 from cuggino.loop.course import Course, Ended
@@ -57,6 +57,8 @@ class Session:
 
     def __init__(self, project: Project, state: SessionState) -> None:
         self._wip = project.wip
+        self._texts: dict[Path, str] = {}
+        """What the session's file and the review hold, to write them again if an agent deletes them."""
         self._spec_issues = project.spec_issues
         self.state = state
         self.id = state.id
@@ -86,20 +88,27 @@ class Session:
         )
         session = cls(project, state)
         if review is not None:
-            write_atomic(session.review, review)
+            session._write(session.review, review)  # noqa: SLF001 - its own
         session.update()
         return session
 
     def next_output(self, role: Role) -> Path:
-        """Return a new file for the next agent's output."""
+        """Return a new file for the next agent's output. Write again what an earlier agent deleted."""
         self.update(agents=self.state.agents + 1)
+        for path, text in self._texts.items():
+            if not path.exists():
+                write_atomic(path, text)
         return self._wip / f"{self.id}.{self.state.agents}.{role}.out"
 
     # ---- state
 
     def update(self, **changes: object) -> None:
-        """Change the state. It is on disk when this returns."""
+        """Change the state. It is on disk when this returns; if StorageError is raised, in memory only.
+
+        Make the directory again if it was deleted.
+        """
         self.state = msgspec.structs.replace(self.state, **changes)
+        self._make_directory()
         records.save(self._wip / f"{self.id}.json", self.state)
 
     # ---- the plan and the review
@@ -115,26 +124,42 @@ class Session:
         plan = _read(self.draft).strip() or otherwise.strip()
         if not plan:
             return False
-        write_atomic(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
+        self._write(self.file, f"{plan}\n\n{PROGRESS_LOG}\n\n")
         self.delete_draft()
         return True
 
     def record(self, marker: LlmMarkerEvent) -> None:
         """Append a marker to the progress log, if the session has one yet."""
+        name = tag_name(type(marker))
+        entry = f"<{name}>{marker.content}</{name}>\n\n"
         if self.file.exists():
-            name = tag_name(type(marker))
-            append(self.file, f"<{name}>{marker.content}</{name}>\n\n")
+            before = self._texts.get(self.file) or _read(self.file)
+            append(self.file, entry)
+            self._texts[self.file] = before + entry
+        elif self.file in self._texts:
+            self._write(self.file, self._texts[self.file] + entry)
 
     def delete_review(self) -> None:
         """Delete an earlier review, so that it is never taken for that of the next reviewer."""
         self.update(has_review=False)
+        self._texts.pop(self.review, None)
         self.review.unlink(missing_ok=True)
 
     def adopt_review(self, otherwise: str) -> None:
         """Make the reviewer's file, or else `otherwise` (its marker), the next planner's input."""
-        if not _read(self.review).strip():
-            write_atomic(self.review, f"{otherwise}\n")
+        self._write(self.review, review if (review := _read(self.review)).strip() else f"{otherwise}\n")
         self.update(has_review=True)
+
+    def _write(self, path: Path, text: str) -> None:
+        self._texts[path] = text
+        self._make_directory()
+        write_atomic(path, text)
+
+    def _make_directory(self) -> None:
+        try:
+            self._wip.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self._wip} cannot be created: {error.strerror}.") from error
 
     # ---- the end
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Literal
 
 from cuggino.backlog import Item, Removal, Unusable, archive, read_item
-from cuggino.errors import GitError, GitHubError, LlmSessionErrorKind, LoopError, SandboxError
+from cuggino.errors import GitError, GitHubError, LlmSessionErrorKind, LoopError, SandboxError, StorageError
 from cuggino.events import (
     Send,
     SystemMessage,
@@ -61,7 +61,7 @@ class ItemProcess:
             if error.kind is LlmSessionErrorKind.SETUP:
                 return ItemOutcome.CANNOT_WORK
             return await self._failed(context, item, error.message, send)
-        except (SandboxError, GitError, GitHubError) as error:
+        except (SandboxError, GitError, GitHubError, StorageError) as error:
             return await self._failed(context, item, str(error), send)
         if work.end == "blocked":
             await work.clean_up()

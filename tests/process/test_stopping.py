@@ -47,6 +47,48 @@ PLACES = {
 }
 
 
+PRESSING = """
+import os, runpy, signal, sys
+
+name = sys.argv.pop(1)
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class OnImport:
+    def find_spec(self, module, path=None, target=None):
+        if module == name:
+            press()
+
+def on_call(frame, event, _argument):
+    if event == "call" and frame.f_code.co_name == name:
+        press()
+
+sys.meta_path.insert(0, OnImport())
+sys.setprofile(on_call)
+runpy.run_module("cuggino", run_name="__main__", alter_sys=True)
+"""
+"""`cuggino`, with a Ctrl+C when the module or the function that its first argument names is imported or called."""
+
+
+@pytest.mark.parametrize(
+    ("command", "moments"),
+    [
+        (RUN, ("cuggino.main", "inspect", "trio", "cyclopts", "cuggino.cli.run", "cuggino.runtime", "handle_signals")),
+        (("watch",), ("cuggino.main", "cuggino.cli.watch", "watchdog", "in_foreground", "handle_signals")),
+        (("status",), ("cuggino.main", "cuggino.cli.app", "cuggino.cli.status", "load")),
+    ],
+)
+async def test_ctrl_c_before_a_command_handles_signals_ends_it_silently(
+    tmp_path: Path, command: tuple[str, ...], moments: tuple[str, ...]
+) -> None:
+    house = House(tmp_path)
+    for moment in moments:
+        done = await house.run(moment, *command, program=("-c", PRESSING))
+        assert (moment, done.code, done.out, done.err) == (moment, -signal.SIGINT, "", "")
+    assert house.left() == []
+
+
 @pytest.mark.parametrize("where", PLACES)
 async def test_ctrl_c_ends_a_run_at_once_at_any_step_and_resume_finishes_it(tmp_path: Path, where: str) -> None:
     event, times, config, roles = PLACES[where]

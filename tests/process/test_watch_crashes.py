@@ -150,3 +150,13 @@ async def test_fifty_kills_lose_nothing(tmp_path: Path) -> None:
 def make(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+async def test_an_agent_that_deletes_the_sessions_files_fails_no_item(tmp_path: Path) -> None:
+    clean: Step = {"do": "run", "command": "rm -rf .cuggino/wip"}
+    house = House(tmp_path, play=script(implementer=[[clean, *DONE]]), commit=True)
+    house.item("a.md")
+    house.item("b.md")
+    with trio.fail_after(60):
+        done = await house.watch_until_idle()
+    assert (done.code, [name for name, _ in house.archived]) == (0, ["a.md", "b.md"]), done.err

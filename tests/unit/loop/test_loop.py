@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from cuggino.events import (
     UsageReport,
 )
 from cuggino.loop.session import Session, SessionState, find_session
+from cuggino.records import load
 from cuggino.roles import Role
 from tests.unit.stage import START, Performance, Stage, Troupe, plans, says
 
@@ -354,6 +356,43 @@ async def test_a_reviewer_that_changed_the_tree_is_reported(tmp_path: Path, cloc
 
 
 # ---- limits of the whole loop -----------------------------------------------------------------
+
+
+async def test_session_files_that_an_agent_deletes_are_written_again(tmp_path: Path, clock: MockClock) -> None:
+    async def clean(_options: AgentOptions, send: Send) -> AgentResult:
+        shutil.rmtree(stage.project.wip)
+        await send(Progress(content="cleaned"))
+        return EXIT
+
+    async def empty(_options: AgentOptions, send: Send) -> AgentResult:
+        assert stage.session.file.exists()
+        await send(RequestChanges(content="the findings"))
+        shutil.rmtree(stage.project.wip)
+        return EXIT
+
+    stage = stage_for(tmp_path, FULL, implementer=[clean, DONE], reviewer=[empty, APPROVE])
+    assert await stage.run() == LoopApproved(iteration=2)
+    assert "<DONE>all of it</DONE>\n\n<APPROVED>good</APPROVED>" in stage.session.file.read_text()
+    assert find_session_state(stage).course == stage.session.state.course
+
+
+async def test_a_session_that_cannot_be_written_fails_with_the_first_error(tmp_path: Path, clock: MockClock) -> None:
+    async def block(_options: AgentOptions, send: Send) -> AgentResult:
+        shutil.rmtree(stage.project.wip)
+        stage.project.wip.write_text("in the way")
+        await send(Done(content="done"))
+        return EXIT
+
+    stage = stage_for(tmp_path, implementer=[block, DONE])
+    with pytest.raises(LoopError, match="wip cannot be created"):
+        await stage.run()
+    assert isinstance(stage.events[-1], LoopFailed)
+    stage.project.wip.unlink()
+    assert await stage.run(stage.session) == LoopApproved(iteration=1)
+
+
+def find_session_state(stage: Stage) -> SessionState:
+    return load(stage.project.wip / f"{stage.session.id}.json", SessionState)
 
 
 async def test_the_cost_limit_ends_the_loop_before_the_next_agent(tmp_path: Path, clock: MockClock) -> None:
