@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from cuggino.cli.arguments import integer
 from cuggino.cli.inbox import PLAIN_COLUMNS, print_lines, print_remark
 from cuggino.clock import uuid7
 from cuggino.config import BackendName, Integrate, load
@@ -52,7 +53,7 @@ async def start(
     agent: BackendName | None = None,
     model: str | None = None,
     recovery: Strategy = "moderate",
-    max_permission_escalations: int = 1,
+    max_permission_escalations: Annotated[int, Parameter(converter=integer)] = 1,
     idle_timeout: float = 120,
     total_timeout: float = 1800,
     base: str | None = None,
