@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from cuggino.events import LoopStart
 from tests.process.house import COMMAND, House
 
 
@@ -89,3 +90,73 @@ async def test_help_whose_reader_is_gone_ends_silently(house: House) -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [("the greeting",), ("@.specs/app.md: the greeting",)], ids=["words", "file"])
+async def test_the_focus_of_a_run_is_an_argument_like_the_task_of_a_spawn(
+    house: House, arguments: tuple[str, ...]
+) -> None:
+    with trio.fail_after(60):
+        finished = await house.run("run", *arguments, "--json")
+    assert finished.code == 0, finished.err
+    start = finished.events[0]
+    assert isinstance(start, LoopStart)
+    assert start.focus == arguments[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-f", "@nope.md"), "The focus is in nope.md, which does not exist in"),
+        (("@.specs/nope.md, the greeting",), "The focus is in .specs/nope.md, which does not exist in"),
+        (("the greeting", "--focus", "the greeting"), "The focus is there twice."),
+        (("the greeting", "--resume"), "--resume cannot be combined"),
+    ],
+    ids=["missing", "missing, then words", "twice", "resumed"],
+)
+async def test_a_focus_that_nobody_can_read_is_refused_before_anything_starts(
+    house: House, arguments: tuple[str, ...], words: str
+) -> None:
+    with trio.fail_after(60):
+        finished = await house.run("run", *arguments)
+    assert finished.code == 2
+    assert words in finished.err
+    assert not house.state.exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [
+        ("lst", "Did you mean `cuggino spawn list`?"),
+        ("Cleam", "Did you mean `cuggino spawn clean`?"),
+        ("help", "Did you mean `cuggino spawn --help`?"),
+        ("--modle", "Unknown option: --modle. Did you mean --model?"),
+    ],
+)
+async def test_a_mistyped_command_of_spawn_does_not_start_an_agent(house: House, word: str, advice: str) -> None:
+    with trio.fail_after(60):
+        finished = await house.run("spawn", word)
+    assert finished.code == 2
+    assert advice in finished.err
+    assert not house.state.exists()
+
+
+@pytest.mark.parametrize(
+    ("remote", "words"),
+    [
+        (None, "there is no origin on GitHub."),
+        ("https://github.com/somebody/something.git", "not logged in to github.com."),
+    ],
+    ids=["no origin", "logged out"],
+)
+async def test_a_pull_request_that_cannot_be_opened_is_refused_before_an_agent_starts(
+    house: House, remote: str | None, words: str
+) -> None:
+    if remote is not None:
+        house.git("remote", "add", "origin", remote)
+    with trio.fail_after(60):
+        finished = await house.run("spawn", "Do the work.", "--integrate", "pr")
+    assert finished.code == 2
+    assert words in finished.err
+    assert "--integrate branch" in finished.err
+    assert not house.state.exists()
