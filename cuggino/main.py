@@ -14,6 +14,7 @@ import trio
 from cyclopts import CycloptsError
 
 from cuggino.cli.app import app_for
+from cuggino.cli.arguments import command_line
 from cuggino.errors import CugginoError, leaves
 from cuggino.signals import end_by
 
@@ -49,7 +50,7 @@ def run(arguments: Sequence[str], given: Mapping[str, object] | None = None) -> 
 
 
 async def _command(arguments: list[str], given: Mapping[str, object]) -> int:
-    arguments = arguments or ["plan"]
+    arguments = command_line(arguments)
     try:
         command, bound, unset = app_for(arguments).parse_args(arguments, exit_on_error=False, print_error=True)
     except CycloptsError:

@@ -14,6 +14,7 @@ from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.state_file import StateFile, exclude_from_git
 from cuggino.ci.status import read_status
 from cuggino.ci.watch import CiWatchContext, watch_pull_request
+from cuggino.cli.arguments import integer
 from cuggino.config import load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
@@ -39,7 +40,7 @@ async def watch(
     pr: _PR = None,
     /,
     *,
-    max_iterations: int | None = None,
+    max_iterations: Annotated[int | None, Parameter(converter=integer)] = None,
     trust_author: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""`cuggino plan`, and `cuggino` alone: plan with an agent."""
+"""`cuggino plan`: plan with an agent."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from cuggino.errors import CugginoError, UsageError
 from cuggino.setup.dialogue import set_up
-from cuggino.trust import find_project
 from cuggino.signals import ctrl_c_raises
+from cuggino.trust import find_project
 
 
 def setup(

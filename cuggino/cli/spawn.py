@@ -11,11 +11,14 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from cuggino.cli.arguments import integer, nearest, unknown_option
 from cuggino.cli.inbox import PLAIN_COLUMNS, print_lines, print_remark
 from cuggino.clock import uuid7
 from cuggino.config import BackendName, Integrate, load
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
+from cuggino.git.remotes import find_origin
+from cuggino.github import is_logged_in
 from cuggino.manifest import SandboxManifest
 from cuggino.output.page import Page
 from cuggino.output.text import visible
@@ -53,7 +56,7 @@ async def start(
     agent: BackendName | None = None,
     model: str | None = None,
     recovery: Strategy = "moderate",
-    max_permission_escalations: int = 1,
+    max_permission_escalations: Annotated[int, Parameter(converter=integer)] = 1,
     idle_timeout: float = 120,
     total_timeout: float = 1800,
     base: str | None = None,
@@ -93,8 +96,7 @@ async def start(
     json
         Print only events, one JSON object per line, as in the log.
     """
-    if not prompt.strip():
-        raise UsageError("The task is empty.", advice='Describe it: cuggino spawn "…"')
+    _check_prompt(prompt)
     if max_permission_escalations < 0:
         raise UsageError(f"--max-permission-escalations: expected an integer ≥ 0, got {max_permission_escalations}.")
     for name, seconds in (("--idle-timeout", idle_timeout), ("--total-timeout", total_timeout)):
@@ -107,6 +109,8 @@ async def start(
     project = find_project()
     config = load(project.config_file)
     given = None if manifest is None else _manifest(manifest)
+    if (integrate or config.spawn.integrate) == "pr":
+        await _check_github(project)
     record = SpawnRecord(
         id=uuid7(),
         task=Task(
@@ -211,6 +215,40 @@ async def clean(
     lines, code = await remove_sandboxes(project, chosen, force=force)
     print_lines(lines)
     return code
+
+
+def _check_prompt(prompt: str) -> None:
+    """Raise UsageError for what is not a task: nothing, an option, or a single word that may be a command."""
+    text = prompt.strip()
+    if not text:
+        raise UsageError("The task is empty.", advice='Describe it: cuggino spawn "…"')
+    if len(text.split()) > 1:
+        return
+    if text.startswith("-"):
+        known = [name for argument in spawn.assemble_argument_collection() for name in argument.names]
+        raise unknown_option(text, known, "If it is a task, describe it in more than one word.")
+    commands = [name for name in spawn if not name.startswith("-")]
+    near = "--help" if text.lower() == "help" else nearest(text.lower(), commands)
+    if near is not None:
+        raise UsageError(
+            f"{text} is not a command of `cuggino spawn`. Did you mean `cuggino spawn {near}`?",
+            advice="If it is a task, describe it in more than one word.",
+        )
+
+
+async def _check_github(project: Project) -> None:
+    """Raise UsageError if no pull request could be opened. Sends no request."""
+    keep = "or keep the work on a branch: --integrate branch"
+    slug = await find_origin(project.root)
+    if slug is None:
+        raise UsageError(
+            "--integrate pr: there is no origin on GitHub.", advice=f"Add one: git remote add origin URL, {keep}"
+        )
+    if not await is_logged_in(slug, project.root):
+        raise UsageError(
+            f"--integrate pr: gh is not installed or not logged in to {slug.host}.",
+            advice=f"Log in: gh auth login --hostname {slug.host}, {keep}",
+        )
 
 
 async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | None, *, as_json: bool) -> int:

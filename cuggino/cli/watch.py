@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from cuggino.cli.arguments import integer
 from cuggino.errors import UsageError
 from cuggino.foreground import in_foreground
 from cuggino.runtime import Invocation, Runtime
@@ -18,9 +19,9 @@ from cuggino.watch.watch import WatchOptions, run_watch
 
 async def watch(
     *,
-    validate_every: int = 10,
+    validate_every: Annotated[int, Parameter(converter=integer)] = 10,
     until_idle: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    jobs: int = 1,
+    jobs: Annotated[int, Parameter(converter=integer)] = 1,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     intervals: Annotated[WatchIntervals, Parameter(parse=False)] = WatchIntervals(),  # noqa: B008 - frozen
 ) -> int:

@@ -88,7 +88,7 @@ class Session:
         )
         session = cls(project, state)
         if review is not None:
-            session._write(session.review, review)  # noqa: SLF001 - its own
+            session._write(session.review, review)
         session.update()
         return session
 

@@ -59,9 +59,10 @@ async def watch_file_counts(
     """Keep `counts` at the latest listing of each folder, in the order of `folders`. Run until cancelled.
 
     The first value comes at once, or `recount` after the last poll of `history` if that failed. Folders are watched
-    before they are counted, so no change is missed. A change in a folder starts a debounce (`intervals.debounce`), which each further change restarts, up to `longest_debounce`
-    in all; then the folder is counted. After `recount` without a count it is counted anyway, except during its
-    debounce: a half-written file is not seen because something happened in the other folder.
+    before they are counted, so no change is missed. A change in a folder starts a debounce (`intervals.debounce`),
+    which each further change restarts, up to `longest_debounce` in all; then the folder is counted. After `recount`
+    without a count it is counted anyway, except during its debounce: a half-written file is not seen because
+    something happened in the other folder.
 
     One poll reads all folders. If it fails with StorageError, `failed` is called with the number of failures in a
     row and the message, and the next poll is `recount` later, whatever changes. Raise BacklogUnreadable after the

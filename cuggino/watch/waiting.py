@@ -25,10 +25,9 @@ class Waiting:
     """One waiting phase. It ends with the first action other than `Wait`.
 
     `count` keeps the listings of the two folders (spec issues, backlog) up to date, with the `polls` of earlier phases
-    in mind; `snapshot` and `decide` turn them
-    into the next action. Unless the phase ends at once, `background` (the audit) runs until the phase ends: it is
-    cancelled then, and nothing of it is left when `run` returns. `idle_report` is the seconds between two `WatchIdle`, or None while
-    items are worked on: then nobody is idle.
+    in mind; `snapshot` and `decide` turn them into the next action. Unless the phase ends at once, `background` (the
+    audit) runs until the phase ends: it is cancelled then, and nothing of it is left when `run` returns. `idle_report`
+    is the seconds between two `WatchIdle`, or None while items are worked on: then nobody is idle.
     """
 
     def __init__(
