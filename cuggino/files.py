@@ -30,14 +30,14 @@ DECODE_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding a damaged file raises. Invalid UTF-8 is a ValueError."""
 
 
-def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600, keep_link: bool = False) -> None:
     """Replace the content of `path` by `data`, all or nothing, and set its mode. Raise StorageError on failure.
 
     Writes a temporary file (`.<uuid7>.tmp`) in the same directory first, and deletes it if anything fails. A symbolic
-    link stays a link: the file that it points to is replaced.
+    link is replaced, not the file that it points to: others may have made it. With `keep_link` it is the other way.
     """
     try:
-        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        target = Path(os.path.realpath(path)) if keep_link and path.is_symlink() else path
         temporary = target.with_name(f".{uuid7()}.tmp")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -57,9 +57,10 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600) -> None:
 
 
 def append(path: Path, data: bytes | str, *, mode: int = 0o600) -> None:
-    """Append `data` in one write; `mode` applies if the file is new. Raise StorageError on failure."""
+    """Append `data` in one write; `mode` applies if the file is new. Raise StorageError on failure, and for a link."""
+    plain = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a named pipe without a reader is an error, too
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | plain, mode)
         try:
             _write_all(descriptor, data)
         finally:

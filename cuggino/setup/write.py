@@ -76,7 +76,7 @@ def save(project: Project, values: Values, found: CurrentSettings) -> SetupResul
         if found.problems:
             backup = _keep(project.config_file, found.data, mode)
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-    write_atomic(project.config_file, text, mode=mode)
+    write_atomic(project.config_file, text, mode=mode, keep_link=True)
     return SetupResult(text, changed=True, backup=backup, specs=specs)
 
 

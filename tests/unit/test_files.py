@@ -96,10 +96,10 @@ def test_the_file_is_flushed_before_the_rename_and_the_directory_after_it(
     assert steps == ["file", "rename", "directory"]
 
 
-def test_a_write_to_a_link_replaces_the_file_that_it_points_to(tmp_path: Path) -> None:
+def test_a_write_that_keeps_a_link_replaces_the_file_that_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere/file")
-    write_atomic(tmp_path / "link", "new")
+    write_atomic(tmp_path / "link", "new", keep_link=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "elsewhere" / "file").read_text() == "new"
     assert names(tmp_path / "elsewhere") == {"file"}
@@ -136,6 +136,24 @@ def test_appending_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_appending_to_a_file_in_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be appended to: No such file or directory"):
         append(tmp_path / "none" / "file", "x")
+
+
+@pytest.mark.parametrize("target", ["kept", "missing"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, target: str) -> None:
+    (tmp_path / "kept").write_text("mine")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with pytest.raises(StorageError, match="link cannot be appended to"):
+        append(link, "more")
+    write_atomic(link, "new")
+    assert (link.is_symlink(), link.read_text()) == (False, "new")
+    assert (names(tmp_path), (tmp_path / "kept").read_text()) == ({"link", "kept"}, "mine")
+
+
+def test_an_append_to_a_pipe_does_not_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="pipe cannot be appended to"):
+        append(tmp_path / "pipe", "more")
 
 
 # ---- a tree that others write ------------------------------------------------------------------
