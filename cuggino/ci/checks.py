@@ -48,6 +48,12 @@ def identity(check: Check) -> Identity:
     return ("run", check.app, workflow, check.name, check.event)
 
 
+def label(check: Check) -> str:
+    """Return the check's name as the state file has it, with what distinguishes equal names."""
+    origin = ", ".join(part for part in (check.workflow or check.app, check.event) if part)
+    return " ".join(f"{check.name} ({origin})".split()) if origin and not check.is_status else check.name
+
+
 def _newest(runs: Sequence[Check]) -> list[Check]:
     best = max((run.attempt, run.number) for run in runs)
     left = [run for run in runs if run.attempt == 0 or (run.attempt, run.number) == best]
