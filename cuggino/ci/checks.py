@@ -28,7 +28,7 @@ def newest_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def ambiguous_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the runs of which only their attempts can tell which one is the newest."""
+    """Return the runs of which only their attempts show which one is the newest."""
     groups = (group for group in _by_identity(checks).values() if len(group) > 1)
     return tuple(check for group in groups for check in group if check.run is not None)
 
