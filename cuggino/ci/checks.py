@@ -28,7 +28,7 @@ def newest_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def ambiguous_runs(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the runs of which only their attempts can tell which one is the newest."""
+    """Return the runs of which only their attempts show which one is the newest."""
     groups = (group for group in _by_identity(checks).values() if len(group) > 1)
     return tuple(check for group in groups for check in group if check.run is not None)
 
@@ -46,6 +46,12 @@ def identity(check: Check) -> Identity:
         return ("status", check.name)
     workflow = check.workflow if check.workflow_id is None else str(check.workflow_id)
     return ("run", check.app, workflow, check.name, check.event)
+
+
+def label(check: Check) -> str:
+    """Return the check's name as the state file has it, with what distinguishes equal names."""
+    origin = ", ".join(part for part in (check.workflow or check.app, check.event) if part)
+    return " ".join(f"{check.name} ({origin})".split()) if origin and not check.is_status else check.name
 
 
 def _newest(runs: Sequence[Check]) -> list[Check]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from cuggino.ci.checks import System, current_checks, running
+from cuggino.ci.checks import System, current_checks, label, running
 from cuggino.ci.intervals import DEFAULT
 from cuggino.ci.pull_request import Check, Comment, PullRequestSnapshot, Thread
 from cuggino.ci.state import CiState
@@ -23,6 +23,9 @@ ATTEMPTS = 2
 
 GRACE = 3
 """The number of polls of a head during which missing checks may still appear."""
+
+MISSING = 10
+"""The number of polls of a head after which a check that is gone is left to a person."""
 
 FAILED_POLLS = 5
 """This many failed polls in a row end the watch."""
@@ -109,9 +112,7 @@ class PollContext(msgspec.Struct, frozen=True, kw_only=True):
     system: System = "unknown"
     trust: Trust = Trust()
     settling: bool = False
-    """The head is new: some of its checks may not exist yet."""
-    expected: frozenset[str] | None = frozenset()
-    """Names of the previous head's checks, or None if they are not known."""
+    """The head is new, and which checks it will have is not known."""
     empty: int = 0
     """How many polls in a row, this one included, found no check that could pass or fail."""
 
@@ -121,7 +122,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     actionable: Actionable = "pending"
     pending: tuple[str, ...] = ()
-    """Names of checks that have not ended, or that are expected and missing."""
+    """Names of checks that have not ended, or that are missing."""
+    missing: tuple[str, ...] = ()
+    """Labels of checks that an earlier head had, or this one before, and that are gone."""
     failures: tuple[Failure, ...] = ()
     """New failures."""
     conflict: bool = False
@@ -157,7 +160,8 @@ def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> Vie
         outcome: tuple(dict.fromkeys(check.name for check in checks if check.outcome == outcome))
         for outcome in ("failed", "pending", "cancelled")
     }
-    pending = (*by_outcome["pending"], *_still_to_come(pull, checks, context))
+    missing = missing_checks(pull, state)
+    pending = (*by_outcome["pending"], *dict.fromkeys(running(pull, checks)), *missing)
     conflicting = pull.mergeable == "CONFLICTING"
     unresolved = [thread for thread in pull.threads if is_open(thread)]
     threads = tuple(
@@ -165,13 +169,14 @@ def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> Vie
         if state.handled_threads.get(thread.id) != thread.comments[-1].id
         and context.trust.acts_on(thread, state.handled_threads.get(thread.id))
     )  # fmt: skip
-    complete = has_results(pull) and not (context.settling and context.expected is None)
+    complete = has_results(pull) and not context.settling
     certain = pull.mergeable != "UNKNOWN" and (complete or context.empty > GRACE)
     waits = pending or by_outcome["cancelled"] or not certain
     actionable: Actionable = "failing" if by_outcome["failed"] or conflicting else "pending" if waits else "passing"
     return View(
         actionable=actionable,
         pending=pending,
+        missing=missing,
         failures=_new_failures(checks, state),
         conflict=conflicting and conflict_name(pull.base) not in state.handled_checks,
         threads=threads,
@@ -181,11 +186,10 @@ def view(pull: PullRequestSnapshot, state: CiState, context: PollContext) -> Vie
     )
 
 
-def _still_to_come(pull: PullRequestSnapshot, checks: Sequence[Check], context: PollContext) -> tuple[str, ...]:
-    """Return names for checks that do not exist yet: of running workflows, and those that the last head had."""
-    existing = {check.name for check in pull.checks}
-    missing = sorted((context.expected or frozenset()) - existing) if context.settling else []
-    return (*dict.fromkeys(running(pull, checks)), *missing)
+def missing_checks(pull: PullRequestSnapshot, state: CiState) -> tuple[str, ...]:
+    """Return the labels of the expected checks that the head does not have. None is dropped without a person."""
+    existing = {label(check) for check in pull.checks}
+    return tuple(name for name in state.expected if name not in existing and name not in state.accepted)
 
 
 def _new_failures(checks: Sequence[Check], state: CiState) -> tuple[Failure, ...]:

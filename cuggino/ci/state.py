@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -69,9 +69,16 @@ class CiState(msgspec.Struct, frozen=True, kw_only=True):
     reruns: tuple[Rerun, ...] = ()
     left: tuple[str, ...] = ()
     """Keys of everything that was reported as left to a person."""
+    expected: tuple[str, ...] = ()
+    """Labels of the checks that any head had; one that is gone blocks green."""
+    accepted: tuple[str, ...] = ()
+    """Labels of those that the person no longer expects."""
     in_flight: tuple[Push | Reply, ...] = ()
     """Operations outside that are about to happen."""
     foreign: tuple[ForeignSection, ...] = ()
+
+    def with_expected(self, labels: Iterable[str]) -> CiState:
+        return replace(self, expected=tuple(dict.fromkeys((*self.expected, *labels))))
 
     def with_check_handled(self, name: str) -> CiState:
         return replace(self, handled_checks=tuple(dict.fromkeys((*self.handled_checks, name))))

@@ -21,8 +21,9 @@ _METADATA = "Metadata"
 _CHECKS, _THREADS, _ATTEMPTS = "Handled Checks", "Handled Threads", "Fix Attempts"
 _LOG, _STATUS = "Actions Log", "Latest Status"
 _RERUNS, _LEFT, _IN_FLIGHT = "Run Again", "Left to a Person", "In Flight"
+_EXPECTED, ACCEPTED = "Expected Checks", "Accepted Missing Checks"
 _ALWAYS = (_METADATA, _CHECKS, _THREADS, _ATTEMPTS, _LOG, _STATUS)
-_WHEN_NEEDED = (_RERUNS, _LEFT, _IN_FLIGHT)
+_WHEN_NEEDED = (_RERUNS, _LEFT, _EXPECTED, ACCEPTED, _IN_FLIGHT)
 _NOTE = " — AIMD poll interval (30\N{EN DASH}300)"
 _NEVER = "never"
 
@@ -46,6 +47,8 @@ def render(state: CiState) -> str:
         _STATUS: [state.status] if state.status else [],
         _RERUNS: [f"- {rerun.head} {rerun.run} {rerun.check}" for rerun in state.reruns],
         _LEFT: [f"- {what}" for what in state.left],
+        _EXPECTED: [f"- {label}" for label in state.expected],
+        ACCEPTED: [f"- {label}" for label in state.accepted],
         _IN_FLIGHT: [_operation(each) for each in state.in_flight],
     }
     lines = [f"{_TITLE}{state.number}", ""]
@@ -115,6 +118,8 @@ def _parse(text: str, number: int) -> CiState:
         status=_status(content(_STATUS)),
         reruns=tuple(entries(_RERUNS, _rerun)),
         left=tuple(dict.fromkeys(entries(_LEFT, str))),
+        expected=tuple(dict.fromkeys(entries(_EXPECTED, str))),
+        accepted=tuple(dict.fromkeys(entries(ACCEPTED, str))),
         in_flight=tuple(entries(_IN_FLIGHT, _in_flight)),
         foreign=foreign,
     )

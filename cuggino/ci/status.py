@@ -13,6 +13,7 @@ from cuggino.ci.ports import PollFailed, PullRequestApi, RateLimited
 from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.state import CiState, one_line
 from cuggino.ci.state_file import StateFile
+from cuggino.ci.state_format import ACCEPTED
 from cuggino.errors import GitHubError
 from cuggino.output.page import BOLD, BOLD_GREEN, BOLD_RED, BOLD_YELLOW, DIM, Page
 
@@ -50,6 +51,8 @@ def _render(pull: PullRequestSnapshot, seen: View, requests: int, state_file: Pa
         lines += page.cut(_STYLES[check.outcome], [f"  {check.outcome:<9} {check.name}{source}: {check.word}"])
     if not checks:
         lines += page.text(DIM, "  no checks")
+    for name in seen.missing:
+        lines += page.cut(_STYLES["pending"], [f"  missing   {name}: listed in {ACCEPTED}, it is no longer expected"])
     for thread in (*seen.threads, *seen.open_threads):
         last = thread.comments[-1]
         who = "to act on" if thread in seen.threads else "for you"

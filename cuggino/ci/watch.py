@@ -12,8 +12,8 @@ import trio
 
 from cuggino import events
 from cuggino.ci import decide
-from cuggino.ci.checks import System, current_checks
-from cuggino.ci.decide import FAILED_POLLS, GRACE, Ending, PollContext, Trust, View
+from cuggino.ci.checks import System, label
+from cuggino.ci.decide import FAILED_POLLS, GRACE, MISSING, Ending, PollContext, Trust, View
 from cuggino.ci.fixing import PullRequestFixer
 from cuggino.ci.intervals import DEFAULT, CiIntervals
 from cuggino.ci.journal import CiReport, Journal
@@ -21,6 +21,7 @@ from cuggino.ci.ports import Branch, Fixers, NonFastForward, PollFailed, PullReq
 from cuggino.ci.pull_request import PullRequestSnapshot
 from cuggino.ci.state import CiState, one_line, replace
 from cuggino.ci.state_file import StateFile
+from cuggino.ci.state_format import ACCEPTED
 from cuggino.errors import CugginoError
 from cuggino.events import Send
 from cuggino.signals import Shutdown
@@ -77,29 +78,29 @@ async def watch_pull_request(context: CiWatchContext, shutdown: Shutdown, interv
 
 
 class _Head:
-    """Knowledge about the checks of the head and of the previous head."""
+    """Knowledge about how long the head is known."""
 
     def __init__(self) -> None:
-        self.names: frozenset[str] | None = None
-        """The checks in the last poll."""
-        self._expected: frozenset[str] | None = frozenset()
-        self._polls = GRACE
+        self.polls = 0
+        """Polls of this head, by this watch."""
+        self._unknown = False
         self._empty = 0
 
     def replace(self) -> None:
         """The branch has another head."""
-        self._expected, self._polls, self._empty = self.names, 0, 0
+        self._unknown = self._unknown or self.polls == 0
+        self.polls = self._empty = 0
 
     def expect_anything(self) -> None:
         """The head is new, and which checks it will have is not known."""
-        self._expected, self._polls = None, 0
+        self._unknown, self.polls = True, 0
 
     def poll(self, pull: PullRequestSnapshot, system: System, trust: Trust) -> PollContext:
         """Count a poll of this head."""
-        self._polls += 1
+        self.polls += 1
         self._empty = 0 if decide.has_results(pull) else self._empty + 1
-        settling = self._polls <= GRACE
-        return PollContext(system=system, trust=trust, settling=settling, expected=self._expected, empty=self._empty)
+        self._unknown = self._unknown and self.polls <= GRACE
+        return PollContext(system=system, trust=trust, settling=self._unknown, empty=self._empty)
 
 
 class _PullRequestWatch:
@@ -208,23 +209,30 @@ class _PullRequestWatch:
         if pull.state == "OPEN":
             await fixer.recover(pull)
             if self._journal.head_moved:
-                self._head.names = None
-                self._head.replace()
+                self._head.expect_anything()
                 self._journal.head_moved = False
             if pull.head != self._file.read().head and not await self._is_of_head(pull, branch):
                 await self._report_poll(number, View())
                 return None
         seen = decide.view(pull, self._file.read(), self._head.poll(pull, self._context.system, self._context.trust))
+        labels = [label(check) for check in pull.checks]
+        if pull.state == "OPEN" and not set(labels) <= set(self._file.read().expected):
+            self._file.update(lambda state: state.with_expected(labels))
         if seen.green and not await self._is_of_head(pull, branch):
             await self._report_poll(number, View())
             return None
         self._report.open_threads, self._report.status = seen.open_threads, seen.status
         await self._report_poll(number, seen)
-        self._head.names = frozenset(check.name for check in current_checks(pull))
+        await self._leave_missing(seen)
         if pull.state == "OPEN":
             await fixer.fix_threads(pull, seen)
             await fixer.fix_failures(pull, seen)
         return decide.ending(pull, seen, iterations=number, limit=self._context.limit)
+
+    async def _leave_missing(self, seen: View) -> None:
+        for name in seen.missing if self._head.polls >= MISSING else ():
+            reason = f"it is gone from the head; to accept that, add `- {name}` to `{ACCEPTED}` in the state file"
+            await self._journal.leave(f"missing {name}", name, reason)
 
     async def _is_of_head(self, pull: PullRequestSnapshot, branch: Branch) -> bool:
         """Return whether the poll shows the branch's head. A poll may lag behind a push; git does not."""

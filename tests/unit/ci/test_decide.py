@@ -86,12 +86,18 @@ def test_no_checks_are_green_only_after_the_grace() -> None:
     assert not look(check("lint", "SKIPPED"), context=PollContext(empty=1)).green
 
 
-def test_a_new_head_waits_for_the_checks_that_the_old_one_had() -> None:
-    expected = frozenset({"test", "lint"})
-    assert look(GREEN, context=PollContext(settling=True, expected=expected)).pending == ("lint",)
-    assert look(GREEN, check("lint", "SUCCESS"), context=PollContext(settling=True, expected=expected)).green
-    assert look(GREEN, context=PollContext(settling=False, expected=expected)).green
-    assert look(GREEN, context=PollContext(settling=True, expected=None)).actionable == "pending"
+def test_a_check_that_any_head_had_and_that_is_gone_blocks_green_until_a_person_accepts_it() -> None:
+    state = replace(STATE, expected=("test (ci, push)", "lint (ci, push)"))
+    seen = look(GREEN, state=state)
+    assert (seen.green, seen.missing, seen.pending) == (False, ("lint (ci, push)",), ("lint (ci, push)",))
+    assert look(GREEN, check("lint", "SUCCESS"), state=state).green
+    for other in ({"event": "pull_request"}, {"workflow": "nightly"}, STATUS):
+        assert not look(GREEN, check("lint", "SUCCESS", **other), state=state).green
+    assert look(GREEN, state=replace(state, accepted=("lint (ci, push)",))).green
+
+
+def test_a_new_head_of_which_nothing_is_known_is_not_green() -> None:
+    assert look(GREEN, context=PollContext(settling=True)).actionable == "pending"
 
 
 def test_a_running_workflow_is_not_green_although_all_its_checks_passed() -> None:

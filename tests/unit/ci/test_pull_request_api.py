@@ -61,7 +61,7 @@ class Jobs(Answers):
         return Response(200, {}, json.dumps({"run_attempt": attempt}).encode())
 
 
-async def test_attempts_are_asked_for_once_where_only_they_tell_two_jobs_apart() -> None:
+async def test_attempts_are_asked_for_once_where_only_they_distinguish_two_jobs() -> None:
     answers = Jobs({1: 1, 2: 2, 3: None})
     one = GitHubPullRequest(answers, Slug("o", "r"), 12, now=lambda: 1000)
     assert [(it.id, it.attempt) for it in (await one.poll()).checks] == [(1, 1), (2, 2), (3, 0), (99, 1)]

@@ -121,6 +121,8 @@ states = st.builds(
     status=st.just("") | lines.filter(lambda line: not line.startswith("## ")),
     reruns=st.lists(st.builds(Rerun, words, words, lines), max_size=FEW).map(tuple),
     left=unique,
+    expected=unique,
+    accepted=unique,
     in_flight=st.lists(
         st.builds(Push, hashes, hashes, st.sampled_from(["check", "thread"]), lines) | st.builds(Reply, words, words),
         max_size=FEW,

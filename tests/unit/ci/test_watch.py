@@ -292,8 +292,9 @@ async def test_a_check_whose_log_is_not_available_is_left_for_the_next_poll(cloc
 
 async def test_on_other_ci_systems_nothing_is_triaged(clock: MockClock, world: World) -> None:
     world.system = "unknown"
-    world.change(checks=(check("jenkins", "FAILURE", app="", run=None, workflow=""),))
-    world.at[4] = world.all_green
+    jenkins = check("jenkins", "FAILURE", app="", run=None, workflow="", is_status=True)
+    world.change(checks=(jenkins,))
+    world.after_push = lambda: world.change(checks=(replace(jenkins, outcome="passed"),))
     assert await world.watch() == 0
     assert world.agents == ["fix jenkins at aaaa"]
 
@@ -393,14 +394,23 @@ async def test_after_a_push_the_checks_of_the_old_head_are_waited_for(clock: Moc
     world.after_push = lambda: world.checks(lint="SUCCESS")
     world.at[5] = lambda: world.checks(test="SUCCESS", lint="SUCCESS")
     assert await world.watch() == 0
-    assert [event.pending for event in world.of(events.CiPolled)] == [(), ("test",), ("test",), ()]
+    assert [event.pending for event in world.of(events.CiPolled)] == [(), *[("test (ci, push)",)] * 2, ()]
 
 
-async def test_no_checks_after_a_push_are_waited_for_too(clock: MockClock, world: World) -> None:
-    world.checks(test="FAILURE")
-    world.after_push = world.checks
+async def test_a_check_that_never_comes_is_left_to_the_person_and_not_dropped(clock: MockClock, world: World) -> None:
+    """As when an agent deletes the job that fails."""
+    world.checks(test="FAILURE", lint="SUCCESS")
+    world.after_push = lambda: world.checks(lint="SUCCESS")
+    world.limit = 12
+    assert await world.watch() == 5
+    assert world.polled == ["failing", *["pending"] * 11]
+    name = "test (ci, push)"
+    reason = f"it is gone from the head; to accept that, add `- {name}` to `Accepted Missing Checks` in the state file"
+    assert world.left == [f"{name}: {reason}"]
+    assert await world.watch() == 5  # the next watch knows it too
+    world.file.path.write_text(f"{world.file.path.read_text()}\n## Accepted Missing Checks\n- {name}\n")
     assert await world.watch() == 0
-    assert world.polled == ["failing", "pending", "pending", "pending", "passing"]
+    assert len(world.left) == 1
 
 
 async def test_a_watch_that_starts_soon_after_a_push_waits_for_checks(clock: MockClock, world: World) -> None:
