@@ -31,6 +31,15 @@ class FolderListing(msgspec.Struct, frozen=True):
     """The items, sorted."""
 
 
+class PollHistory:
+    """Failed polls in a row, and when the last poll was. Kept from one count to the next: only a successful poll ends
+    a row of failures."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.last = -math.inf
+
+
 class BacklogUnreadable(CugginoError):
     """The folders could not be read three times in a row."""
 
@@ -41,6 +50,7 @@ async def watch_file_counts(
     folders: Sequence[Path],
     counts: AsyncValue[tuple[FolderListing, ...] | None],
     failed: Callable[[int, str], Awaitable[None]],
+    history: PollHistory | None = None,
     *,
     open_notices: OpenNotices = notices.open_notices,
     list_items: Callable[[Path], tuple[str, ...]] = items.list_items,
@@ -48,27 +58,30 @@ async def watch_file_counts(
 ) -> None:
     """Keep `counts` at the latest listing of each folder, in the order of `folders`. Run until cancelled.
 
-    The first value comes at once. Folders are watched before they are counted, so no change is missed. A change in
-    a folder starts a debounce (`intervals.debounce`), which each further change restarts, up to `longest_debounce`
-    in all; then the folder is counted. After `recount` without a count it is counted anyway, except during its
-    debounce: a half-written file is not seen because something happened in the other folder.
+    The first value comes at once, or `recount` after the last poll of `history` if that failed. Folders are watched
+    before they are counted, so no change is missed. A change in a folder starts a debounce (`intervals.debounce`),
+    which each further change restarts, up to `longest_debounce` in all; then the folder is counted. After `recount`
+    without a count it is counted anyway, except during its debounce: a half-written file is not seen because something
+    happened in the other folder.
 
     One poll reads all folders. If it fails with StorageError, `failed` is called with the number of failures in a
     row and the message, and the next poll is `recount` later, whatever changes. Raise BacklogUnreadable after the
     third.
     """
-    polls = _Polls(list_items, intervals.recount)
+    polls = _Polls(list_items, intervals.recount, history or PollHistory())
     async with AsyncExitStack() as stack:
         for path in folders:
             folder = _Folder(path, intervals, polls.debounce_started.set)
             folder.notices = await stack.enter_async_context(open_notices(path, folder.changed))
             polls.folders.append(folder)
+        if polls.history.failures:
+            await polls.until_due()
         while True:
             try:
                 counts.value = await polls.poll()
             except StorageError as error:
-                await failed(polls.failures, error.message)
-                if polls.failures == ATTEMPTS:
+                await failed(polls.history.failures, error.message)
+                if polls.history.failures == ATTEMPTS:
                     raise BacklogUnreadable(
                         f"The folders could not be read {ATTEMPTS} times in a row. {error.message}",
                         advice="Make them readable, then start the watch again.",
@@ -114,26 +127,24 @@ class _Folder:
 class _Polls:
     """Reads the folders, and knows when to read them next."""
 
-    def __init__(self, list_items: Callable[[Path], tuple[str, ...]], recount: float) -> None:
+    def __init__(self, list_items: Callable[[Path], tuple[str, ...]], recount: float, history: PollHistory) -> None:
         self.folders: list[_Folder] = []
-        self.failures = 0
-        """In a row."""
+        self.history = history
         self._list_items = list_items
         self._recount = recount
-        self._last = -math.inf
         self.debounce_started = RepeatedEvent()
 
     async def poll(self) -> tuple[FolderListing, ...]:
         """Read all folders at one moment. Raise StorageError if one of them cannot be read."""
         for folder in self.folders:
             await folder.notices.renew()
-        self._last = trio.current_time()
+        self.history.last = trio.current_time()
         try:
             found = [self._list_items(folder.path) for folder in self.folders]
         except StorageError:
-            self.failures += 1
+            self.history.failures += 1
             raise
-        self.failures = 0
+        self.history.failures = 0
         return tuple(folder.take(names) for folder, names in zip(self.folders, found, strict=True))
 
     async def until_due(self) -> None:
@@ -142,8 +153,8 @@ class _Polls:
                 await self.debounce_started.wait()
 
     def _due(self) -> float:
-        regular = self._last + self._recount
-        if self.failures:
+        regular = self.history.last + self._recount
+        if self.history.failures:
             return regular
         ends = [folder.ends for folder in self.folders]
         return min(*ends, regular) if math.inf in ends else min(ends)

@@ -93,9 +93,11 @@ def decide(state: WatchState, snapshot: WatchSnapshot | None) -> Action:
         return Validate() if unvalidated else End("interrupted", DRAINED_EXIT_CODE)
     if state.validates and state.finished >= (state.threshold or state.every):
         return Validate()
+    if state.active >= state.places:
+        return AwaitItem()
     if snapshot is None:
         return Recount()
-    if snapshot.spec_issues == 0 and snapshot.ready and state.active < state.places:
+    if snapshot.spec_issues == 0 and snapshot.ready:
         return Take(snapshot.ready[0])
     if state.active:
         return Wait(None)

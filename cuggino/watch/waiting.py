@@ -10,35 +10,39 @@ import trio
 from trio_util import AsyncValue, periodic
 
 from cuggino.events import Send, WatchIdle, WatchLoopEvent, WatchPollFailed
-from cuggino.watch.counting import BacklogUnreadable, FolderListing
+from cuggino.watch.counting import BacklogUnreadable, FolderListing, PollHistory
 from cuggino.watch.course import Action, Wait, WatchSnapshot
 
 T = TypeVar("T")
 
 Counting = Callable[
-    [AsyncValue[tuple[FolderListing, ...] | None], Callable[[int, str], Awaitable[None]]], Awaitable[None]
+    [AsyncValue[tuple[FolderListing, ...] | None], Callable[[int, str], Awaitable[None]], PollHistory],
+    Awaitable[None],
 ]
 
 
 class Waiting:
     """One waiting phase. It ends with the first action other than `Wait`.
 
-    `count` keeps the listings of the two folders (spec issues, backlog) up to date; `snapshot` and `decide` turn them
-    into the next action. Unless the phase ends at once, `background` (the audit) runs until the phase ends: it is
-    cancelled then, and nothing of it is left when `run` returns. `idle_report` is the seconds between two `WatchIdle`.
+    `count` keeps the listings of the two folders (spec issues, backlog) up to date, with the `polls` of earlier phases
+    in mind; `snapshot` and `decide` turn them into the next action. Unless the phase ends at once, `background` (the
+    audit) runs until the phase ends: it is cancelled then, and nothing of it is left when `run` returns. `idle_report`
+    is the seconds between two `WatchIdle`, or None while items are worked on: then nobody is idle.
     """
 
     def __init__(
         self,
         *,
         count: Counting,
+        polls: PollHistory,
         snapshot: Callable[[tuple[FolderListing, ...]], WatchSnapshot],
         decide: Callable[[WatchSnapshot], Action],
         background: Callable[[], Awaitable[None]] | None,
         send: Send,
-        idle_report: float,
+        idle_report: float | None,
     ) -> None:
         self._count = count
+        self._polls = polls
         self._take_snapshot = snapshot
         self._decide = decide
         self._background = background
@@ -79,17 +83,17 @@ class Waiting:
             self._start_reports(phase)
 
         try:
-            await self._count(self._listings, failed)
+            await self._count(self._listings, failed, self._polls)
         except BacklogUnreadable:
             phase.cancel_scope.cancel(reason="the folders cannot be read")
 
     def _start_reports(self, phase: trio.Nursery) -> None:
-        if not self._reporting:
+        if not self._reporting and self._idle_report is not None:
             self._reporting = True
-            phase.start_soon(self._report)
+            phase.start_soon(self._report, self._idle_report)
 
-    async def _report(self) -> None:
-        async with aclosing(_closable(periodic(self._idle_report))) as times:
+    async def _report(self, seconds: float) -> None:
+        async with aclosing(_closable(periodic(seconds))) as times:
             async for elapsed, _ in times:
                 blocked = None if self._snapshot is None else self._snapshot.not_ready
                 await self._send(WatchIdle(wait_seconds=round(elapsed), blocked=blocked))

@@ -26,7 +26,7 @@ from cuggino.events import (
 from cuggino.loop.context import LoopContext
 from cuggino.signals import Shutdown, ShutdownStage
 from cuggino.watch.audit import audit, audit_fingerprint, code_fingerprint
-from cuggino.watch.counting import FolderListing, watch_file_counts
+from cuggino.watch.counting import FolderListing, PollHistory, watch_file_counts
 from cuggino.watch.course import (
     DRAINED_EXIT_CODE,
     Action,
@@ -121,6 +121,7 @@ class _BacklogWatch:
         self._at_work: set[str] = set()
         """The taken items, except for those that are waiting in the middle of their work."""
         self._item_ended = RepeatedEvent()
+        self._polls = PollHistory()
         self._waiting = trio.CancelScope()
         self._seen: FolderListing | None = None
         self._ready: tuple[str, ...] = ()
@@ -184,11 +185,12 @@ class _BacklogWatch:
         on has come to its end, it leads to what that demands."""
         waiting = Waiting(
             count=self._count,
+            polls=self._polls,
             snapshot=self._know,
             decide=self._decide,
             background=self._audit if self._context.config.audit else None,
             send=self._send,
-            idle_report=self._intervals.idle_report,
+            idle_report=None if self._taken else self._intervals.idle_report,
         )
         async with self._shutdown.until_requested() as self._waiting:
             action = await waiting.run()

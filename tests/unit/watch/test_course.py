@@ -7,6 +7,7 @@ import pytest
 from cuggino.events import WatchBacklogWaiting, WatchSpecIssueWaiting
 from cuggino.watch.course import (
     Action,
+    AwaitItem,
     End,
     Recount,
     Take,
@@ -78,6 +79,12 @@ def test_what_ends_during_a_validation_counts_for_the_next_one_also_for_the_last
     assert (state.validated, state.threshold) == (12, 20)
     assert decide(state, NOTHING) == Validate()
     assert decide(after_validation(state, 13, passed=True), NOTHING) == End("idle", 0)
+
+
+def test_while_no_place_is_free_an_item_is_awaited_and_nothing_is_counted() -> None:
+    assert decide(WatchState(places=2, active=2), None) == AwaitItem()
+    assert decide(WatchState(places=2, active=1), None) == Recount()
+    assert decide(WatchState(places=2, active=1), NOTHING) == Wait(None)
 
 
 def test_without_a_command_nothing_is_validated() -> None:

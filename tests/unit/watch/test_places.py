@@ -17,7 +17,9 @@ from cuggino.events import (
     WatchAuditStarted,
     WatchBacklogWaiting,
     WatchEnded,
+    WatchIdle,
     WatchItemCompleted,
+    WatchPollFailed,
     WatchSpecIssueWaiting,
     WatchStopping,
     WatchValidationStarted,
@@ -198,11 +200,33 @@ async def test_while_a_validation_runs_nothing_is_integrated_and_no_item_starts_
     assert await crew.watch(3, every=1) == 0
     assert sorted(name for _, name in crew.integrated) == ["a", "b", "c", "d"]
     validations = [(at, event.completed) for at, event in world.log if isinstance(event, WatchValidationStarted)]
-    assert validations[0] == (10, 1)
-    assert validations[-1][1] == 4, "the last one validates all"
+    (first, *_, last) = validations
+    assert (first, last[1]) == ((10, 1), 4), "the last one validates all"
     during = [(at, at + 50) for at, _ in validations]
     moments = [at for at, _ in (*crew.begun, *crew.integrated)]
     assert not [at for at in moments if any(start < at < end for start, end in during)]
+
+
+async def test_items_that_end_neither_reset_failed_polls_nor_repeat_them_sooner_and_nobody_is_idle_meanwhile(
+    world: World, autojump_clock: MockClock
+) -> None:
+    for name, seconds in {"a": 70, "b": 75, "c": 100, "d": 1000}.items():
+        world.put(name, str(seconds))
+    world.unreadable = lambda: trio.current_time() > 30
+    crew = Crew(world)
+    assert await crew.watch(5, until_idle=False) == 3
+    polls = [(at, event.attempt) for at, event in world.log if isinstance(event, WatchPollFailed)]
+    assert polls == [(60, 1), (120, 2), (180, 3)]
+    assert crew.times(WatchIdle) == []
+    assert crew.times(WatchEnded) == [1000]
+
+
+async def test_while_no_place_is_free_the_folders_are_not_read(world: World, autojump_clock: MockClock) -> None:
+    for name in "ab":
+        world.put(name, "500")
+    world.unreadable = lambda: 0 < trio.current_time() < 500
+    assert await Crew(world).watch(2) == 0
+    assert not [event for _, event in world.log if isinstance(event, WatchPollFailed)]
 
 
 async def test_forty_items_are_each_done_once(world: World, autojump_clock: MockClock) -> None:

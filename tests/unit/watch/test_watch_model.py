@@ -21,7 +21,7 @@ from trio_util import AsyncValue
 from cuggino.config import Config, Limits
 from cuggino.events import WatchIdle, WatchLoopEvent
 from cuggino.items import list_items
-from cuggino.watch.counting import FolderListing
+from cuggino.watch.counting import FolderListing, PollHistory
 from cuggino.watch.watch import WatchOptions
 from tests.unit.watch.world import PLANNING, World, describe
 
@@ -248,9 +248,12 @@ class ImmediateCounting:
         self._look = 0
 
     async def count(
-        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self,
+        counts: AsyncValue[tuple[FolderListing, ...] | None],
+        failed: Callable[[int, str], Awaitable[None]],
+        polls: PollHistory,
     ) -> None:
-        del failed
+        del failed, polls
         self._counts = counts
         self.count_again()
         try:

@@ -27,7 +27,7 @@ from cuggino.events import (
 )
 from cuggino.roles import Role
 from cuggino.signals import Shutdown
-from cuggino.watch.counting import FolderListing, watch_file_counts
+from cuggino.watch.counting import FolderListing, PollHistory, watch_file_counts
 from cuggino.watch.places.here import Here
 from cuggino.watch.watch import WatchOptions, run_watch
 from tests.unit.stage import Stage, Troupe, plans, says
@@ -117,10 +117,13 @@ class World(Stage):
         return send
 
     async def count(
-        self, counts: AsyncValue[tuple[FolderListing, ...] | None], failed: Callable[[int, str], Awaitable[None]]
+        self,
+        counts: AsyncValue[tuple[FolderListing, ...] | None],
+        failed: Callable[[int, str], Awaitable[None]],
+        polls: PollHistory,
     ) -> None:
         folders = (self.project.spec_issues, self.project.backlog)
-        await watch_file_counts(folders, counts, failed, open_notices=self._notices, list_items=self._list)
+        await watch_file_counts(folders, counts, failed, polls, open_notices=self._notices, list_items=self._list)
 
     def _list(self, folder: Path) -> tuple[str, ...]:
         if self.unreadable():
