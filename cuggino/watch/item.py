@@ -48,8 +48,13 @@ class ItemProcess:
         as they are.
         """
         send = sender(None)
-        await send(WatchProcessingItem(filename=name))
         item = read_item(context.project, name)
+        if isinstance(item, Item) and self._ledger.is_finished(name, item.digest):
+            archive(context.project, item)
+            text = f"{name} is back in the backlog as it was when it was done, so it is archived again, not done again."
+            await send(SystemMessage(text=f"{text} To have it done again, change it."))
+            return ItemOutcome.KEPT
+        await send(WatchProcessingItem(filename=name))
         if item is None:
             await send(WatchItemNotRemoved(filename=name, reason="gone"))
             return ItemOutcome.KEPT
@@ -74,6 +79,8 @@ class ItemProcess:
     async def _leave(self, context: LoopContext, item: Item, work: ItemWork, send: Send) -> ItemOutcome:
         """Archive the item, then clean up. The outcome is stored already, so a crash in between is harmless."""
         removal = Removal.CHANGED if work.end == "spec-issue" else archive(context.project, item)
+        if removal is Removal.REMOVED:
+            self._ledger.record_finished(item.name, item.digest)
         await work.clean_up()
         if removal is Removal.REMOVED:
             await send(WatchItemCompleted(filename=item.name))

@@ -10,6 +10,9 @@ from cuggino.backlog import digest_of
 from cuggino.files import DECODE_ERRORS, write_atomic
 from cuggino.project import Project
 
+_REMEMBERED = 200
+"""Finished items that are known again."""
+
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An item that failed `attempts` times with this content. `blocked` is the reason if it is blocked."""
@@ -23,6 +26,8 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The file's content. `audited` is the fingerprint of the last audit that ended."""
 
     items: dict[str, ItemRecord] = {}
+    finished: dict[str, str] = {}
+    """The digests of the items that this watch has archived: one may come back by an agent's `git checkout`."""
     audited: str | None = None
 
 
@@ -59,6 +64,17 @@ class Ledger:
         if self._find(name) is not None:
             items = {known: record for known, record in self._state.items.items() if known != _escape(name)}
             self._save(msgspec.structs.replace(self._state, items=items))
+
+    def record_finished(self, name: str, digest: str) -> None:
+        finished = {
+            known: known_digest for known, known_digest in self._state.finished.items() if known != _escape(name)
+        }
+        latest = dict([*finished.items(), (_escape(name), digest)][-_REMEMBERED:])
+        self._save(msgspec.structs.replace(self._state, finished=latest))
+
+    def is_finished(self, name: str, digest: str) -> bool:
+        """Whether this watch has archived an item with this name and content."""
+        return self._state.finished.get(_escape(name)) == digest
 
     def select_ready(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the items that are not blocked, in order. A blocked item is ready again once its content changes."""

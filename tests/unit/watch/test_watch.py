@@ -225,6 +225,22 @@ async def test_an_item_edited_or_deleted_during_its_loop_is_not_archived(tmp_pat
     assert world.wip == []
 
 
+async def test_a_finished_item_that_comes_back_unchanged_is_not_done_twice(tmp_path: Path, clock: MockClock) -> None:
+    """As by an agent's `git checkout -- .`, where git tracks the backlog."""
+    world = World(tmp_path)
+    world.put("a.md", "first")
+    world.put("b.md")
+    assert await play(world, at(15, lambda: world.put("a.md", "first")), until_idle=True) == 0
+    assert world.story == [
+        "0 WatchProcessingItem a.md",
+        "10 WatchItemCompleted a.md",
+        "10 WatchProcessingItem b.md",
+        "20 WatchItemCompleted b.md",
+        "20 WatchEnded idle 2 0",
+    ]
+    assert sorted(world.archived) == ["a.md", "a.md", "b.md"]
+
+
 async def test_an_item_removed_before_it_fails_is_gone_and_not_retried(tmp_path: Path, clock: MockClock) -> None:
     world = World(tmp_path, NO_RETRIES)
     world.endings["a.md"] = ["fail"]
