@@ -69,10 +69,14 @@ async def advance(repository: Path, branch: str, old: str, new: str) -> Advanced
 async def _worktrees(repository: Path) -> list[tuple[Path, str | None, str | None]]:
     """Return the existing worktrees, each with its checked-out branch and the branch that is being rebased in it."""
     listed = await git_output(repository, *SAFE, "worktree", "list", "--porcelain", "-z")
+    asked = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel")
+    own = (await git_output(repository, *SAFE, *asked)).removesuffix(b"\n").split(b"\n", 2)
+    # git guesses the main tree from the git directory's path, which may be elsewhere (--separate-git-dir, a link)
+    main = Path(os.fsdecode(own[2])) if own[0] == own[1] else None
     found = []
-    for entry in listed.split(b"\0\0"):
+    for number, entry in enumerate(listed.split(b"\0\0")):
         fields = dict(line.partition(b" ")[::2] for line in entry.strip(b"\0").split(b"\0"))
-        folder = Path(os.fsdecode(fields.get(b"worktree", b"")))
+        folder = main if main is not None and number == 0 else Path(os.fsdecode(fields.get(b"worktree", b"")))
         if b"worktree" not in fields or b"bare" in fields or b"prunable" in fields or not folder.is_dir():
             continue
         branch = fields.get(b"branch")

@@ -419,3 +419,23 @@ async def test_markers_that_were_there_and_headings_are_not_unresolved_conflicts
     (sandbox.folder / "how-to").unlink()
     commit(sandbox.folder, {"moved": f"more\n{example}", "doc": "Title\n=======\n\n>>>>>>> quoted\n<<<<<<< x\n"})
     assert (await integrated(begun)).how == "merge"
+
+
+@pytest.mark.parametrize("link", [False, True])
+async def test_the_tree_is_found_if_its_git_directory_is_elsewhere(
+    repository: Path, tmp_path: Path, link: bool
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    moved = (repository / ".git").rename(tmp_path / "elsewhere" / ".git")
+    if link:
+        (repository / ".git").symlink_to(moved)
+    else:
+        (repository / ".git").write_text(f"gitdir: {moved}\n")
+    begun = new_sandbox(repository, tmp_path / "sandboxes")
+    worktrees = moved / "worktrees"
+    begun = msgspec.structs.replace(begun, common_dir=moved, git_dir=worktrees / begun.id)
+    commit(begun.folder, {"list": "x\n"})
+    assert (await integrated(begun)).how == "merge"
+    assert (repository / "list").read_text() == "x\n"
+    assert status(repository) == ""
+    assert tree(moved.parent) == {}
