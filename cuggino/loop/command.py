@@ -122,10 +122,11 @@ def _result(path: Path, status: int | None, timeout: float | None) -> CommandRes
         with path.open("a") as file:
             file.write(f"\n[cuggino] stopped after {timeout:g} s (limits.commandTimeout)\n")
         status = TIMED_OUT
-    return CommandResult(output=_read_end(path), exit_code=status if status >= 0 else 128 - status)
+    return CommandResult(output=read_end(path), exit_code=status if status >= 0 else 128 - status)
 
 
-def _read_end(path: Path) -> str:
+def read_end(path: Path) -> str:
+    """Return the end of a command's output, as its event carries it."""
     with path.open("rb") as file:
         size = path.stat().st_size
         file.seek(max(0, size - OUTPUT_SHOWN))

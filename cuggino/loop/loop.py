@@ -16,6 +16,7 @@ from cuggino.agents.prompts import Prompt, fill
 from cuggino.clock import uuid7
 from cuggino.errors import CugginoError, GitError, LoopError, StorageError
 from cuggino.events import (
+    Approved,
     CheckCommandOutput,
     CommitFailed,
     CommitPerformed,
@@ -37,6 +38,7 @@ from cuggino.events import (
     SetupCommandOutput,
     SystemMessage,
 )
+from cuggino.loop.command import read_end
 from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
@@ -168,6 +170,7 @@ class _Loop:
                 await self._set_up(left_running)
             case Step.CHECK:
                 await self._check()
+                return StepReport(refused=self._check_refuses)
             case Step.IMPLEMENT:
                 return await self._implement()
             case Step.COMMIT:
@@ -215,9 +218,14 @@ class _Loop:
         marker = await self._turn(Role.REVIEWER, prompt)
         if await self._context.git.tree_fingerprint(self._state_dir) != before:
             await self._report("The working tree changed while the read-only reviewer ran. Check it with `git status`.")
+            if self._config.gate and isinstance(marker, Approved):
+                await self._check()
         if isinstance(marker, RequestChanges):
             self._session.adopt_review(marker.content)
-        return StepReport(marker=marker)
+        elif isinstance(marker, Approved) and self._check_refuses:
+            await self._report("The approval does not count: the check command fails.")
+            self._session.adopt_check(read_end(self._session.check))
+        return StepReport(marker=marker, refused=self._check_refuses)
 
     async def _turn(self, role: Role, prompt: Prompt) -> LlmTerminalMarkerEvent:
         return await take_turn(self._context, self._session, role, prompt, self._send)
@@ -242,6 +250,11 @@ class _Loop:
         self._session.update(check_exit=result.exit_code)
         await self._send(CheckCommandOutput(iteration=self.iteration, output=result.output, exit_code=result.exit_code))
 
+    @property
+    def _check_refuses(self) -> bool:
+        """Whether the last check failed and must not."""
+        return self._config.gate and self._config.check_command is not None and self._session.state.check_exit != 0
+
     async def _commit(self, message: str) -> None:
         if not self._config.commit:
             return
@@ -265,6 +278,8 @@ class _Loop:
                 f"- The last run of the check command exited with {self._session.state.check_exit}; "
                 f"its output: {self._session.check}\n"
             )
+        if self._check_refuses:
+            check += "- There is no review, and no approval, before the check command succeeds.\n"
         return {
             "iteration": str(self.iteration),
             "max_iterations": str(self._config.max_iterations),

@@ -88,7 +88,7 @@ class Session:
         )
         session = cls(project, state)
         if review is not None:
-            session._write(session.review, review)  # noqa: SLF001 - its own
+            session._write(session.review, review)
         session.update()
         return session
 
@@ -148,6 +148,11 @@ class Session:
     def adopt_review(self, otherwise: str) -> None:
         """Make the reviewer's file, or else `otherwise` (its marker), the next planner's input."""
         self._write(self.review, review if (review := _read(self.review)).strip() else f"{otherwise}\n")
+        self.update(has_review=True)
+
+    def adopt_check(self, output: str) -> None:
+        """Make the output of the failing check the next planner's review, instead of the reviewer's approval."""
+        self._write(self.review, f"The check command failed (exit {self.state.check_exit}). Its output:\n\n{output}\n")
         self.update(has_review=True)
 
     def _write(self, path: Path, text: str) -> None:
