@@ -42,7 +42,7 @@ from cuggino.loop.command import read_end
 from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
-from cuggino.loop.turn import LimitReached, take_turn
+from cuggino.loop.turn import LimitReached, budget_left, take_turn
 from cuggino.roles import Role
 
 
@@ -163,6 +163,8 @@ class _Loop:
 
     async def _perform(self, course: Course, left_running: trio.Nursery) -> StepReport:
         await self._start_iteration(course)
+        if course.step in (Step.PLAN, Step.IMPLEMENT, Step.REVIEW):
+            budget_left(self._config.limits, self._session)  # before the event says that an agent starts
         match course.step:
             case Step.PLAN:
                 return await self._plan()

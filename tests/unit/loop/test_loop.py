@@ -447,6 +447,13 @@ async def test_the_cost_limit_ends_the_loop_before_the_next_agent(tmp_path: Path
     assert f"{stage.session.id}.json" in stage.wip
 
 
+async def test_no_agent_is_announced_that_the_budget_does_not_allow(tmp_path: Path, clock: MockClock) -> None:
+    dear = says(Done(content="done"), UsageReport(cost_usd=2.0))
+    stage = stage_for(tmp_path, Config(limits=Limits(max_cost_usd=1.0)), implementer=[dear])
+    assert isinstance(await stage.run(), LoopLimitReached)
+    assert "ReviewingStart" not in stage.names
+
+
 async def test_the_runtime_limit_ends_the_loop(tmp_path: Path, clock: MockClock) -> None:
     async def slow(_options: AgentOptions, send: Send) -> AgentResult:
         await send(ToolCall(id="a", name="Bash"))
