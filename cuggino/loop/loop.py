@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import trio
@@ -38,7 +39,7 @@ from cuggino.events import (
     SetupCommandOutput,
     SystemMessage,
 )
-from cuggino.loop.command import read_end
+from cuggino.loop.command import read_end, within
 from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
@@ -262,7 +263,11 @@ class _Loop:
             return
         event: Event
         try:
-            commit = await self._context.git.commit(message, exclude=self._not_committed)
+            commit = await within(
+                self._config.limits.command_timeout,
+                partial(self._context.git.commit, message, exclude=self._not_committed),
+                partial(self._report, "Waiting for `git commit`: a hook or the signature takes long."),
+            )
         except GitError as error:
             event = CommitFailed(iteration=self.iteration, message=str(error))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -166,6 +167,19 @@ async def test_a_failed_commit_is_reported_and_the_loop_continues(tmp_path: Path
     stage.git.fails = "fatal: a hook said no"
     assert isinstance(await stage.run(), LoopApproved)
     assert CommitFailed(iteration=1, message="fatal: a hook said no") in stage.events
+
+
+async def test_a_commit_that_hangs_is_reported_and_stopped(tmp_path: Path, clock: MockClock) -> None:
+    async def hang(message: str, *, exclude: Sequence[Path]) -> str | None:
+        del message, exclude
+        await trio.sleep(10_000)
+        return None
+
+    stage = stage_for(tmp_path, Config(commit=True, limits=Limits(command_timeout=60)))
+    stage.git.commit = hang  # type: ignore[method-assign]
+    assert await stage.run() == LoopApproved(iteration=1)
+    ends = {type(event).__name__: at for event, at in zip(stage.events, stage.times, strict=True)}
+    assert (ends["SystemMessage"], ends["CommitFailed"]) == (10, 60)
 
 
 async def test_check_output_reaches_the_next_agent_as_a_file(tmp_path: Path, clock: MockClock) -> None:
