@@ -101,6 +101,7 @@ class Config(_Section, frozen=True, kw_only=True):
     setup_command: _NotBlank | None = None
     check_command: _NotBlank | None = None
     validate_command: _NotBlank | None = None
+    gate: bool = True
     commit: bool = False
     audit: bool = False
     agent: BackendName = "claude"

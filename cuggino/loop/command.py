@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import trio
 
+from cuggino.errors import GitError
 from cuggino.process.children import Child, Children, Command
+
+T = TypeVar("T")
 
 OUTPUT_SHOWN = 64 * 1024
 """Bytes of a command's output, counted from its end, that its event carries."""
+
+SLOW_COMMIT = 10.0
+"""Seconds after which a message says that a commit is waited for."""
 
 TIMED_OUT = 124
 """The exit code of a command that was stopped at `commandTimeout`, as with timeout(1)."""
@@ -117,15 +123,30 @@ async def background() -> AsyncIterator[trio.Nursery]:
         raise failure
 
 
+async def within(timeout: float | None, work: Callable[[], Awaitable[T]], slow: Callable[[], Awaitable[None]]) -> T:
+    """Return what `work` returns; call `slow` once if it takes long. Raise GitError after `timeout` seconds."""
+
+    async def report() -> None:
+        await trio.sleep(SLOW_COMMIT)
+        await slow()
+
+    async with background() as nursery:
+        nursery.start_soon(report)
+        with trio.move_on_after(math.inf if timeout is None else timeout):
+            return await work()
+    raise GitError(f"git was stopped after {timeout:g} s (limits.commandTimeout).")
+
+
 def _result(path: Path, status: int | None, timeout: float | None) -> CommandResult:
     if status is None:
         with path.open("a") as file:
             file.write(f"\n[cuggino] stopped after {timeout:g} s (limits.commandTimeout)\n")
         status = TIMED_OUT
-    return CommandResult(output=_read_end(path), exit_code=status if status >= 0 else 128 - status)
+    return CommandResult(output=read_end(path), exit_code=status if status >= 0 else 128 - status)
 
 
-def _read_end(path: Path) -> str:
+def read_end(path: Path) -> str:
+    """Return the end of a command's output, as its event carries it."""
     with path.open("rb") as file:
         size = path.stat().st_size
         file.seek(max(0, size - OUTPUT_SHOWN))

@@ -63,10 +63,14 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step went: the agent's terminal marker (None for commands), and whether the working tree changed."""
+    """How a step went: the agent's terminal marker (None for commands), and whether the working tree changed.
+
+    `refused`: the last check failed, and must not (`gate`): neither DONE nor an approval counts.
+    """
 
     marker: LlmTerminalMarkerEvent | None = None
     changed: bool = True
+    refused: bool = False
 
 
 def advance(course: Course, report: StepReport, *, max_iterations: int, max_tasks: int) -> Course | Ended:
@@ -82,6 +86,9 @@ def advance(course: Course, report: StepReport, *, max_iterations: int, max_task
             return Course(iteration=course.iteration, step=Step.SETUP)
         case Step.SETUP, None:
             return _move_to(course, Step.CHECK)
+        case Step.CHECK, None if course.finished and report.refused:
+            again = msgspec.structs.replace(course, step=Step.IMPLEMENT, finished=False)
+            return _check_runaway(again, max_tasks, "DONE, but the check command still fails,") or again
         case Step.CHECK, None:
             return _move_to(course, Step.REVIEW if course.finished else Step.IMPLEMENT)
         case Step.IMPLEMENT, Progress() | Done():
@@ -94,10 +101,10 @@ def advance(course: Course, report: StepReport, *, max_iterations: int, max_task
                 unchanged=0 if report.changed else course.unchanged + 1,
             )
         case Step.COMMIT, None:
-            return _check_runaway(course, max_tasks) or _move_to(course, Step.CHECK)
-        case Step.REVIEW, Approved():
+            return _check_runaway(course, max_tasks, "PROGRESS") or _move_to(course, Step.CHECK)
+        case Step.REVIEW, Approved() if not report.refused:
             return Ended(outcome=Outcome.APPROVED)
-        case Step.REVIEW, RequestChanges():
+        case Step.REVIEW, Approved() | RequestChanges():
             if course.iteration >= max_iterations:
                 return Ended(outcome=Outcome.MAX_ITERATIONS)
             return Course(iteration=course.iteration + 1)
@@ -108,13 +115,14 @@ def _move_to(course: Course, step: Step) -> Course:
     return msgspec.structs.replace(course, step=step)
 
 
-def _check_runaway(course: Course, max_tasks: int) -> Ended | None:
+def _check_runaway(course: Course, max_tasks: int, what: str) -> Ended | None:
     if course.finished:
         return None
     if course.tasks > max_tasks:
-        reason = f"{course.tasks} times in one plan without reaching DONE; limits.maxTasks allows {max_tasks}."
+        times = "times in one plan without reaching DONE" if what == "PROGRESS" else "tasks into one plan"
+        reason = f"{course.tasks} {times}; limits.maxTasks allows {max_tasks}."
     elif course.unchanged >= UNCHANGED_TASKS:
         reason = f"{course.unchanged} times in a row, but the working tree did not change."
     else:
         return None
-    return Ended(outcome=Outcome.FAILED, content=f"The implementer reported PROGRESS {reason}")
+    return Ended(outcome=Outcome.FAILED, content=f"The implementer reported {what} {reason}")

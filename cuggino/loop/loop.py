@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import trio
@@ -16,6 +17,7 @@ from cuggino.agents.prompts import Prompt, fill
 from cuggino.clock import uuid7
 from cuggino.errors import CugginoError, GitError, LoopError, StorageError
 from cuggino.events import (
+    Approved,
     CheckCommandOutput,
     CommitFailed,
     CommitPerformed,
@@ -37,10 +39,11 @@ from cuggino.events import (
     SetupCommandOutput,
     SystemMessage,
 )
+from cuggino.loop.command import read_end, within
 from cuggino.loop.context import LoopContext
 from cuggino.loop.course import Course, Outcome, Step, StepReport, advance
 from cuggino.loop.session import Session
-from cuggino.loop.turn import LimitReached, take_turn
+from cuggino.loop.turn import LimitReached, budget_left, take_turn
 from cuggino.roles import Role
 
 
@@ -161,6 +164,8 @@ class _Loop:
 
     async def _perform(self, course: Course, left_running: trio.Nursery) -> StepReport:
         await self._start_iteration(course)
+        if course.step in (Step.PLAN, Step.IMPLEMENT, Step.REVIEW):
+            budget_left(self._config.limits, self._session)  # before the event says that an agent starts
         match course.step:
             case Step.PLAN:
                 return await self._plan()
@@ -168,6 +173,7 @@ class _Loop:
                 await self._set_up(left_running)
             case Step.CHECK:
                 await self._check()
+                return StepReport(refused=self._check_refuses)
             case Step.IMPLEMENT:
                 return await self._implement()
             case Step.COMMIT:
@@ -215,9 +221,14 @@ class _Loop:
         marker = await self._turn(Role.REVIEWER, prompt)
         if await self._context.git.tree_fingerprint(self._state_dir) != before:
             await self._report("The working tree changed while the read-only reviewer ran. Check it with `git status`.")
+            if self._config.gate and isinstance(marker, Approved):
+                await self._check()
         if isinstance(marker, RequestChanges):
             self._session.adopt_review(marker.content)
-        return StepReport(marker=marker)
+        elif isinstance(marker, Approved) and self._check_refuses:
+            await self._report("The approval does not count: the check command fails.")
+            self._session.adopt_check(read_end(self._session.check))
+        return StepReport(marker=marker, refused=self._check_refuses)
 
     async def _turn(self, role: Role, prompt: Prompt) -> LlmTerminalMarkerEvent:
         return await take_turn(self._context, self._session, role, prompt, self._send)
@@ -242,12 +253,21 @@ class _Loop:
         self._session.update(check_exit=result.exit_code)
         await self._send(CheckCommandOutput(iteration=self.iteration, output=result.output, exit_code=result.exit_code))
 
+    @property
+    def _check_refuses(self) -> bool:
+        """Whether the last check failed and must not."""
+        return self._config.gate and self._config.check_command is not None and self._session.state.check_exit != 0
+
     async def _commit(self, message: str) -> None:
         if not self._config.commit:
             return
         event: Event
         try:
-            commit = await self._context.git.commit(message, exclude=self._not_committed)
+            commit = await within(
+                self._config.limits.command_timeout,
+                partial(self._context.git.commit, message, exclude=self._not_committed),
+                partial(self._report, "Waiting for `git commit`: a hook or the signature takes long."),
+            )
         except GitError as error:
             event = CommitFailed(iteration=self.iteration, message=str(error))
         else:
@@ -265,6 +285,8 @@ class _Loop:
                 f"- The last run of the check command exited with {self._session.state.check_exit}; "
                 f"its output: {self._session.check}\n"
             )
+        if self._check_refuses:
+            check += "- There is no review, and no approval, before the check command succeeds.\n"
         return {
             "iteration": str(self.iteration),
             "max_iterations": str(self._config.max_iterations),

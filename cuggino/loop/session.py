@@ -150,6 +150,11 @@ class Session:
         self._write(self.review, review if (review := _read(self.review)).strip() else f"{otherwise}\n")
         self.update(has_review=True)
 
+    def adopt_check(self, output: str) -> None:
+        """Make the output of the failing check the next planner's review, instead of the reviewer's approval."""
+        self._write(self.review, f"The check command failed (exit {self.state.check_exit}). Its output:\n\n{output}\n")
+        self.update(has_review=True)
+
     def _write(self, path: Path, text: str) -> None:
         self._texts[path] = text
         self._make_directory()

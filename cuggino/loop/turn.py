@@ -69,7 +69,7 @@ async def take_turn(
     conversation: str | None = None
     text = prompt.task
     while True:
-        budget = _budget(limits, session)
+        budget = budget_left(limits, session)
         fresh = conversation is None
         conversation = conversation or str(uuid4())
         options = AgentOptions(
@@ -91,7 +91,7 @@ async def take_turn(
             ending = _plan_missing(run.marker, session)
             if ending is None:
                 return run.marker
-        _budget(limits, session)
+        budget_left(limits, session)
         assert ending is not None
         if fresh and not run.active:
             conversation = None
@@ -160,7 +160,7 @@ def _plan_missing(marker: LlmTerminalMarkerEvent, session: Session) -> NoPlan | 
     return None
 
 
-def _budget(limits: Limits, session: Session) -> float | None:
+def budget_left(limits: Limits, session: Session) -> float | None:
     """Return the dollars that are left, None without a limit. Raise LimitReached if nothing is left."""
     if limits.max_cost_usd is None:
         return None

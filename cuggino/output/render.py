@@ -166,7 +166,7 @@ def _setup(event: events.SetupCommandOutput, page: Page) -> list[str]:
 
 @renders(events.CheckCommandOutput)
 def _check(event: events.CheckCommandOutput, page: Page) -> list[str]:
-    return page.command(DIM, f"[Check] exit {event.exit_code}", event.output)
+    return page.command(BOLD_RED if event.exit_code else DIM, f"[Check] exit {event.exit_code}", event.output)
 
 
 @renders(events.CommitPerformed)

@@ -32,6 +32,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int
     tasks: int
     commits: int
+    check: int | None
+    """The exit code of the last check; None if none ran."""
     seconds: float
     usage: events.UsageReport | None
     cost_is_partial: bool
@@ -49,6 +51,7 @@ class RunTally:
         self._not_completed: dict[str, Literal["failed", "blocked"]] = {}
         self._iterations = self._tasks = self._commits = 0
         self._implementing = 0
+        self._check: int | None = None
         self._usage: events.UsageReport | None = None
         self._cost_is_partial = False
 
@@ -61,6 +64,8 @@ class RunTally:
             case events.Progress() | events.Done() if self._implementing:
                 self._implementing -= 1  # an implementer does one task; a second marker is ignored
                 self._tasks += 1
+            case events.CheckCommandOutput():
+                self._check = event.exit_code
             case events.CommitPerformed():
                 self._commits += 1
             case events.UsageReport():
@@ -96,6 +101,7 @@ class RunTally:
             iterations=self._iterations,
             tasks=self._tasks,
             commits=self._commits,
+            check=self._check,
             seconds=seconds,
             usage=self._usage,
             cost_is_partial=self._cost_is_partial,
@@ -135,6 +141,9 @@ def render_summary(summary: RunSummary, page: Page) -> list[str]:
         ("Commits", str(summary.commits)),
         ("Time", duration(summary.seconds)),
     ]
+    if summary.check is not None:
+        words = f"failed (exit {summary.check})" if summary.check else "passed"
+        rows.insert(-1, ("Last check", page.paint(BOLD_RED, [words])[0] if summary.check else words))
     if (items := summary.items) is not None:
         rows.insert(0, ("Items", f"{items.completed} completed, {items.failed} failed, {items.blocked} blocked"))
     if (used := summary.usage) is not None:

@@ -13,6 +13,7 @@ EXPLAINED: Mapping[str, str] = {
     "setupCommand": "Shell command to run once after each planning, for example to start a database.",
     "checkCommand": "Shell command, such as your tests, whose result goes to implementers and reviewers.",
     "validateCommand": "Shell command that a watch runs after some finished items; defaults to checkCommand.",
+    "gate": "Whether neither DONE nor an approval counts while the check command fails.",
     "commit": "Whether to commit the work of each implementer.",
     "audit": "Whether a waiting watch has an agent look for what a person should decide.",
     "agent": "Program that plans, implements and reviews.",

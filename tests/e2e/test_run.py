@@ -74,6 +74,7 @@ async def test_a_focus_is_planned_implemented_sent_back_planned_again_and_approv
         commit=True,
         setupCommand="echo set up",
         checkCommand="echo from the check; echo aside >&2; exit 3",
+        gate=False,
     ) as house:
         (house.root / "README.md").write_text("old words\n")
         (house.root / "gone.txt").write_text("x\n")

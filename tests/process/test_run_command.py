@@ -24,6 +24,7 @@ async def test_a_run_from_plan_to_approval_leaves_commits_and_nothing_else(tmp_p
         commit=True,
         setupCommand="echo set up",
         checkCommand="ls; exit 3",
+        gate=False,
     )
     (house.root / ".specs" / "app.md").write_text("# App, changed by a person\n")
     house.git("add", ".specs/app.md")
@@ -138,7 +139,7 @@ async def test_check_output_of_any_size_reaches_the_next_agent_as_a_file(tmp_pat
 
 
 async def test_a_command_that_takes_too_long_is_stopped_and_says_so(tmp_path: Path) -> None:
-    house = House(tmp_path, checkCommand="echo begun; sleep 300", limits={"commandTimeout": 0.5})
+    house = House(tmp_path, checkCommand="echo begun; sleep 300", gate=False, limits={"commandTimeout": 0.5})
     with trio.fail_after(30):
         finished = await house.run(*RUN)
     assert finished.code == 0

@@ -137,7 +137,17 @@ async def run(house: House, *arguments: str, cwd: Path | None = None) -> Finishe
 
 
 FIRST = (
-    *("specsPath", "maxIterations", "setupCommand", "checkCommand", "validateCommand", "commit", "audit", "agent"),
+    *(
+        "specsPath",
+        "maxIterations",
+        "setupCommand",
+        "checkCommand",
+        "validateCommand",
+        "gate",
+        "commit",
+        "audit",
+        "agent",
+    ),
     "model",
 )
 """The settings asked first, in this order."""

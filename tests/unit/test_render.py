@@ -100,8 +100,7 @@ TABLE: dict[tuple[str, str], list[tuple[e.Event, str]]] = {
         (e.PlanningStart(iteration=1), "[Planning] Starting..."),
         (e.ImplementingStart(iteration=1), "[Implementing] Starting..."),
         (e.ReviewingStart(iteration=1), "[Reviewing] Starting..."),
-        (e.CheckCommandOutput(iteration=1, output="a\nb\n", exit_code=1), "[Check] exit 1\na\nb"),
-        (e.CheckCommandOutput(iteration=1, output=NUMBERED, exit_code=2), f"[Check] {LAST_TEN}"),
+        (e.CheckCommandOutput(iteration=1, output="a\nb\n", exit_code=0), "[Check] exit 0\na\nb"),
         (e.SetupCommandOutput(iteration=1, output="", exit_code=0), "[Setup] exit 0"),
         (e.UsageReport(input_tokens=5, output_tokens=6), "[Usage] 5 in, 6 out"),
         (
@@ -118,6 +117,7 @@ TABLE: dict[tuple[str, str], list[tuple[e.Event, str]]] = {
         (e.AgentRetry(iteration=1, attempt=1, reason="mute", delay=0), "[Agent] Asked again (1): mute"),
     ],
     ("bold red", ""): [
+        (e.CheckCommandOutput(iteration=1, output=NUMBERED, exit_code=2), f"[Check] {LAST_TEN}"),
         (e.SpecIssue(content="x"), "\n[SPEC_ISSUE] x\n"),
         (e.CommitFailed(iteration=1, message="hook said\nno\n"), "[Commit] Failed: hook said\nno"),
     ],
@@ -596,6 +596,12 @@ def test_a_summary_counts_the_work_of_a_run_which_has_no_items() -> None:
         "Tokens      2,507 in (500 cached), 20 out",
         "Cost        $0.75",
     ]
+
+
+@pytest.mark.parametrize(("exit_code", "shown"), [(0, "passed"), (2, "\x1b[1;31mfailed (exit 2)\x1b[0m")])
+def test_a_summary_says_how_the_last_check_went(exit_code: int, shown: str) -> None:
+    checks = [e.CheckCommandOutput(iteration=1, output="", exit_code=code) for code in (1, exit_code)]
+    assert any(line.endswith(shown) and "Last check" in line for line in summary_of(*checks, colour=True))
 
 
 def test_a_summary_leaves_out_what_no_agent_reported() -> None:

@@ -81,3 +81,28 @@ def test_a_new_plan_resets_the_counts_of_tasks() -> None:
 def test_a_marker_that_the_step_cannot_end_with_is_a_bug() -> None:
     with pytest.raises(ValueError, match="Approved"):
         advance(Course(), StepReport(marker=APPROVED), max_iterations=1, max_tasks=1)
+
+
+def refused(course: Course, marker: LlmTerminalMarkerEvent | None = None, *, tasks: int = 50) -> Course | Ended:
+    return advance(course, StepReport(marker=marker, refused=True), max_iterations=3, max_tasks=tasks)
+
+
+def test_done_with_a_failing_check_goes_back_to_an_implementer() -> None:
+    checking = Course(step=Step.CHECK, finished=True, tasks=2)
+    assert refused(checking, tasks=2) == Course(step=Step.IMPLEMENT, tasks=2)
+    failed = refused(checking, tasks=1)
+    assert isinstance(failed, Ended)
+    assert "limits.maxTasks allows 1" in failed.content
+    unchanged = refused(Course(step=Step.CHECK, finished=True, unchanged=3))
+    assert isinstance(unchanged, Ended)
+    assert "did not change" in unchanged.content
+
+
+def test_a_check_before_a_task_may_fail() -> None:
+    assert refused(Course(step=Step.CHECK)) == Course(step=Step.IMPLEMENT)
+
+
+def test_an_approval_with_a_failing_check_starts_the_next_iteration() -> None:
+    assert refused(Course(step=Step.REVIEW, finished=True), APPROVED) == Course(iteration=2)
+    last = refused(Course(iteration=3, step=Step.REVIEW, finished=True), APPROVED)
+    assert last == Ended(outcome=Outcome.MAX_ITERATIONS)

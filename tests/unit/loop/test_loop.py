@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -168,8 +169,21 @@ async def test_a_failed_commit_is_reported_and_the_loop_continues(tmp_path: Path
     assert CommitFailed(iteration=1, message="fatal: a hook said no") in stage.events
 
 
+async def test_a_commit_that_hangs_is_reported_and_stopped(tmp_path: Path, clock: MockClock) -> None:
+    async def hang(message: str, *, exclude: Sequence[Path]) -> str | None:
+        del message, exclude
+        await trio.sleep(10_000)
+        return None
+
+    stage = stage_for(tmp_path, Config(commit=True, limits=Limits(command_timeout=60)))
+    stage.git.commit = hang  # type: ignore[method-assign]
+    assert await stage.run() == LoopApproved(iteration=1)
+    ends = {type(event).__name__: at for event, at in zip(stage.events, stage.times, strict=True)}
+    assert (ends["SystemMessage"], ends["CommitFailed"]) == (10, 60)
+
+
 async def test_check_output_reaches_the_next_agent_as_a_file(tmp_path: Path, clock: MockClock) -> None:
-    stage = stage_for(tmp_path, FULL)
+    stage = stage_for(tmp_path, msgspec.structs.replace(FULL, gate=False))
     stage.commands.exit_code = 3
     await stage.run()
     for played in stage.troupe.played[1:]:
@@ -358,6 +372,50 @@ async def test_a_reviewer_that_changed_the_tree_is_reported(tmp_path: Path, cloc
 # ---- limits of the whole loop -----------------------------------------------------------------
 
 
+async def test_no_reviewer_starts_while_the_check_fails(tmp_path: Path, clock: MockClock) -> None:
+    async def fix(_options: AgentOptions, send: Send) -> AgentResult:
+        stage.commands.exit_code = 0
+        await send(Done(content="fixed"))
+        return EXIT
+
+    stage = stage_for(tmp_path, Config(check_command="check"), implementer=[DONE, DONE, fix])
+    stage.commands.exit_code = 1
+    assert await stage.run() == LoopApproved(iteration=1)
+    roles = [Role.PLANNER, Role.IMPLEMENTER, Role.IMPLEMENTER, Role.IMPLEMENTER, Role.REVIEWER]
+    assert stage.troupe.roles == roles
+    prompts = [played.options.prompt for played in stage.troupe.played]
+    assert all(
+        ("exited with 1" in prompt) is (role is Role.IMPLEMENTER) for role, prompt in zip(roles, prompts, strict=True)
+    )
+
+
+async def test_an_approval_does_not_count_while_the_check_fails(tmp_path: Path, clock: MockClock) -> None:
+    reviews: list[str] = []
+
+    async def spoil(_options: AgentOptions, send: Send) -> AgentResult:
+        stage.commands.exit_code = 7
+        stage.git.tree += 1
+        await send(Approved(content="good"))
+        return EXIT
+
+    async def replan(options: AgentOptions, send: Send) -> AgentResult:
+        reviews.append(stage.session.review.read_text())
+        assert str(stage.session.review) in options.prompt
+        stage.commands.exit_code = 0
+        return await PLAN(options, send) or EXIT
+
+    stage = stage_for(tmp_path, Config(check_command="check"), planner=[PLAN, replan], reviewer=[spoil, APPROVE])
+    assert await stage.run() == LoopApproved(iteration=2)
+    assert reviews == ["The check command failed (exit 7). Its output:\n\noutput of check\n"]
+
+
+async def test_without_the_gate_a_failing_check_stops_nothing(tmp_path: Path, clock: MockClock) -> None:
+    stage = stage_for(tmp_path, Config(check_command="check", gate=False))
+    stage.commands.exit_code = 1
+    assert await stage.run() == LoopApproved(iteration=1)
+    assert stage.troupe.roles == [Role.PLANNER, Role.IMPLEMENTER, Role.REVIEWER]
+
+
 async def test_session_files_that_an_agent_deletes_are_written_again(tmp_path: Path, clock: MockClock) -> None:
     async def clean(_options: AgentOptions, send: Send) -> AgentResult:
         shutil.rmtree(stage.project.wip)
@@ -401,6 +459,13 @@ async def test_the_cost_limit_ends_the_loop_before_the_next_agent(tmp_path: Path
     assert await stage.run() == LoopLimitReached(iteration=1, limit="maxCostUsd", value=4.5)
     assert [played.options.budget_usd for played in stage.troupe.played] == [4.0, 4.0, 2.5, 1.0]
     assert f"{stage.session.id}.json" in stage.wip
+
+
+async def test_no_agent_is_announced_that_the_budget_does_not_allow(tmp_path: Path, clock: MockClock) -> None:
+    dear = says(Done(content="done"), UsageReport(cost_usd=2.0))
+    stage = stage_for(tmp_path, Config(limits=Limits(max_cost_usd=1.0)), implementer=[dear])
+    assert isinstance(await stage.run(), LoopLimitReached)
+    assert "ReviewingStart" not in stage.names
 
 
 async def test_the_runtime_limit_ends_the_loop(tmp_path: Path, clock: MockClock) -> None:
