@@ -20,6 +20,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def config_schema() -> dict[str, Any]:
     """Return the schema of `.cuggino.json`."""
     schema = _schema(Config, "The configuration of cuggino")
+    _resolved(schema, schema)["properties"]["$schema"] = {
+        "type": "string",
+        "description": "Where editors find this schema.",
+    }
     for key, sentence in EXPLAINED.items():
         *sections, name = key.split(".")
         node = schema

@@ -20,8 +20,14 @@ from cuggino.errors import ConfigError
 T = TypeVar("T")
 
 
+SCHEMA_KEY = "$schema"
+"""Where editors look for the file's JSON Schema. Accepted in every object at the top, and ignored."""
+_EXCERPT = 76
+"""Maximum characters that are shown of a line."""
+
+
 def decode(data: bytes, struct: type[T], where: str) -> T:
-    """Return the `struct` in `data`. Raise ConfigError, which names the file by `where`.
+    """Return the `struct` in `data`. Raise ConfigError, which names the file by `where` and lists all errors.
 
     A byte order mark at the beginning, which some editors write, is skipped. A repeated key is an error.
     """
@@ -33,10 +39,13 @@ def decode(data: bytes, struct: type[T], where: str) -> T:
     if not text.strip():
         raise ConfigError(f"{where}: is empty.", advice="Write {} for the defaults, or delete it.")
     plain = _plain(text, where)
+    if isinstance(plain, dict) and isinstance(plain.get(SCHEMA_KEY), str):
+        del plain[SCHEMA_KEY]
+        text = json.dumps(plain)
     try:
         return msgspec.json.decode(text, type=struct)
     except msgspec.ValidationError as error:
-        raise _explained(struct, plain, str(error), where) from error
+        raise _all_errors(struct, plain, str(error), where) from error
     except msgspec.DecodeError as error:  # what Python's own decoder accepts: NaN, half a surrogate pair
         reason, _, position = str(error).removeprefix("JSON is malformed: ").rstrip(")").partition(" (byte ")
         if not position:
@@ -76,13 +85,62 @@ def _plain(text: str, where: str) -> Any:
 
 
 def _malformed(text: str, index: int, reason: str, where: str) -> ConfigError:
+    index, reason = _cause(text, index, reason)
     line, column = text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
     found = text[index:].split("\n")[0].strip()[:40] or "the end of the line"
-    return ConfigError(f"{where}: line {line}, column {column}: not JSON: {reason}; found: {found}")
+    whole = "".join(char if char.isprintable() else " " for char in text.split("\n")[line - 1])
+    start = max(0, min(column - 1 - _EXCERPT // 2, len(whole) - _EXCERPT))
+    excerpt = f"  {whole[start : start + _EXCERPT]}\n  {' ' * (column - 1 - start)}^"
+    return ConfigError(f"{where}: line {line}, column {column}: not JSON: {reason}; found: {found}\n{excerpt}")
 
 
-def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigError:
-    """msgspec says only where something is wrong; look up the value and what is expected."""
+def _cause(text: str, index: int, reason: str) -> tuple[int, str]:
+    """Return place and reason of what people write in other formats: comments, and a comma after the last entry."""
+    if text.startswith(("//", "/*", "#"), index):
+        return index, "a comment, which JSON does not have: delete it"
+    before, rest = text[:index].rstrip(), text[index:]
+    trailing = "a comma after the last entry, which JSON does not have: delete it"
+    if rest[:1] in ("}", "]") and before.endswith(","):
+        return len(before) - 1, trailing
+    if rest[:1] == "," and rest[1:].lstrip()[:1] in ("}", "]"):  # where Python 3.13 points at
+        return index, trailing
+    return index, reason
+
+
+def _all_errors(struct: type, plain: Any, problem: str, where: str) -> ConfigError:
+    """Explain the first problem; leave out what is wrong, and see what msgspec says of the rest."""
+    error, path = _explained(struct, plain, problem, where)
+    errors = [str(error)]
+    while _removed(plain, path):
+        try:
+            msgspec.json.decode(json.dumps(plain), type=struct)
+        except msgspec.ValidationError as another:
+            more, path = _explained(struct, plain, str(another), where)
+            errors.append(str(more))
+        except msgspec.DecodeError:
+            break
+        else:
+            break
+    return error if len(errors) == 1 else ConfigError("\n".join(errors))
+
+
+def _removed(plain: Any, path: Sequence[str | int]) -> bool:
+    """Delete the key at `path`, or the whole list that an item is in. Return False if there is no such key."""
+    keys = list(path)
+    while keys and isinstance(keys[-1], int):
+        keys.pop()
+    if not keys:
+        return False
+    for key in keys[:-1]:
+        plain = plain[key]
+    if keys[-1] not in plain:
+        return False
+    del plain[keys[-1]]
+    return True
+
+
+def _explained(struct: type, plain: Any, problem: str, where: str) -> tuple[ConfigError, Sequence[str | int]]:
+    """msgspec says only where something is wrong; look up the value and what is expected. Return its place, too."""
     place = re.search(r" - at `\$(.*)`$", problem)
     parts = re.findall(r"\.(\w+)|\[(\d+)\]", place[1] if place else "")
     path: list[str | int] = [int(index) if index else key for key, index in parts]
@@ -91,16 +149,18 @@ def _explained(struct: type, plain: Any, problem: str, where: str) -> ConfigErro
         found = found[part]
     known = _keys(_kind(struct, path))
     if not (known and isinstance(found, dict)):
-        return refusal(struct, path, found, where)
+        return refusal(struct, path, found, where), path
     unknown = next((key for key in found if key not in known), None)
     if unknown is None:
         missing = [*path, next(key for key in known if key not in found and f"`{key}`" in problem)]
-        return ConfigError(f"{where}: {_key(missing)}: missing; expected {_allowed(_kind(struct, missing))}.")
-    return ConfigError(
-        f"{where}: {_key([*path, unknown])}: unknown key with the value {_shown(found[unknown])}; "
-        f"known keys: {', '.join(known)}.",
+        expected = _allowed(_kind(struct, missing))
+        return ConfigError(f"{where}: {_key(missing)}: missing; expected {expected}."), missing
+    path = [*path, unknown]
+    error = ConfigError(
+        f"{where}: {_key(path)}: unknown key with the value {_shown(found[unknown])}; known keys: {', '.join(known)}.",
         advice=_did_you_mean(unknown, known),
     )
+    return error, path
 
 
 def _key(path: Sequence[str | int]) -> str:

@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -52,9 +53,17 @@ def directory(project: Project) -> Finding:
         if not os.access(project.root, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(project.root))
     except OSError as error:
-        fix = f'sudo chown -R "$(id -un)" {quote(str(project.root))}' if error.errno == errno.EACCES else ""
+        fix = permission_fix(project, place) if error.errno == errno.EACCES else ""
         return failure("directory", f"cannot write to {project.root}: {error.strerror}", fix)
     return ok("directory", f"{project.root} is writable")
+
+
+def permission_fix(project: Project, place: Path) -> str:
+    """Return what makes the project writable: a mode, if its owner asks; else its owner."""
+    locked = next((path for path in (place, project.root) if not path.stat().st_mode & stat.S_IWUSR), None)
+    if locked is not None and locked.stat().st_uid == os.geteuid():
+        return f"chmod u+w {quote(str(locked))}"
+    return f'sudo chown -R "$(id -un)" {quote(str(project.root))}'
 
 
 def space(project: Project) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from shlex import quote
 
 from cuggino.doctor.finding import Finding, failure, ok, warning
@@ -35,7 +36,7 @@ async def repository(programs: Programs, *, commit: bool) -> list[Finding]:
     if inside is None:
         return [git, warning("repository", "git does not answer", "git status")]
     if inside.out != "true":
-        return [git, missing("repository", *_no_repository(inside))]
+        return [git, missing("repository", *_no_repository(inside, at_home=_is_home(programs)))]
     head = await questions.ask("rev-parse", "--verify", "--quiet", "--short", "HEAD^{commit}")
     if head is None or head.status != 0:
         first = 'git commit --allow-empty -m "Start"'
@@ -63,13 +64,19 @@ class _Questions:
         return await self._programs.ask(*argv, environment=self._environment)
 
 
-def _no_repository(answer: ProgramOutput) -> tuple[str, str]:
+def _is_home(programs: Programs) -> bool:
+    home = programs.environment.get("HOME")
+    return bool(home) and programs.root.resolve() == Path(str(home)).resolve()
+
+
+def _no_repository(answer: ProgramOutput, *, at_home: bool) -> tuple[str, str]:
     if found := re.search(r"^\s*(git config --global --add safe\.directory .+)$", answer.message, re.MULTILINE):
         return "another user owns the repository, so git refuses to read it", found[1]
     if answer.out == "false":
         return "inside a .git directory or a bare repository", "Change to a working tree."
     if "not a git repository" in answer.message:
-        return "not a git repository", "git init"
+        fix = "Change to your project's directory: this is your home directory." if at_home else "git init"
+        return "not a git repository", fix
     return answer.message, "git status"
 
 

@@ -19,6 +19,7 @@ from cuggino.config import Config, decode
 from cuggino.errors import ConfigError, UsageError
 from cuggino.output.text import visible, visible_name
 from cuggino.setup.explained import EXPLAINED
+from cuggino.strict_json import SCHEMA_KEY
 
 Keys: TypeAlias = tuple[str, ...]
 """The keys of a value in the file: `("limits", "retries")`."""
@@ -201,7 +202,8 @@ def flatten(plain: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 def nest(values: Values) -> dict[str, Any]:
     """Return the file's JSON, in the order of the structs."""
-    whole: dict[str, Any] = {}
+    schema = (SCHEMA_KEY,)
+    whole: dict[str, Any] = {SCHEMA_KEY: values[schema]} if schema in values else {}
     for setting in SETTINGS:
         if setting.path in values:
             place = whole

@@ -48,7 +48,9 @@ def read(path: Path) -> CurrentSettings:
         decode(data, str(path))
     except ConfigError as error:
         values, problems = salvage(data, str(path))
-        return CurrentSettings(values, data, tuple(dict.fromkeys([str(error), *problems])))
+        if not problems or any(problem not in str(error) for problem in problems):
+            problems = [str(error), *problems]
+        return CurrentSettings(values, data, tuple(problems))
     return CurrentSettings(dict(flatten(json.loads(data.decode("utf-8-sig")))), data)
 
 

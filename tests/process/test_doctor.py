@@ -239,3 +239,9 @@ async def test_a_running_command_is_reported_and_not_disturbed(house: House) -> 
     finding = (await examine(house))["lock"]
     assert finding.level is Level.WARNING
     assert "died here" in finding.text
+
+
+async def test_nobody_is_advised_to_make_the_home_directory_a_repository(house: House) -> None:
+    found = await examine(house, cwd=house.home, PATH=path(house, ["git"]))
+    assert "home directory" in found["repository"].fix
+    assert "git init" not in found["repository"].fix

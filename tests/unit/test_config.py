@@ -146,7 +146,7 @@ def test_a_wrong_value_is_reported_with_its_key_and_what_is_expected(text: str, 
         ('{"max_iterations": 3}', "$.max_iterations", "maxIterations"),
         ('{"SPECSPATH": 3}', "$.SPECSPATH", "specsPath"),
         ('{"checkComand": "x"}', "$.checkComand", "checkCommand"),
-        ('{"limits": {"maxIterations": 3, "idelTimeout": 3}}', "$.limits.maxIterations", "maxTasks"),
+        ('{"limits": {"maxIterations": 3}}', "$.limits.maxIterations", "maxTasks"),
         ('{"limits": {"idelTimeout": 3}}', "$.limits.idelTimeout", "idleTimeout"),
         ('{"agents": {"planer": "x"}}', "$.agents.planer", "planner"),
         ('{"max iterations": 3}', '$["max iterations"]', "maxIterations"),
@@ -168,10 +168,14 @@ def test_an_unknown_key_unlike_any_other_is_reported_with_all_known_keys() -> No
     ("data", "message"),
     [
         (b"{", "line 1, column 2: not JSON: "),
-        (b'{\n  "commit": true,\n}', "line 3, column 1: not JSON: "),
+        (b'{\n  "commit": true,\n}', "line 2, column 17: not JSON: a comma after the last entry, "),
+        (b'{"spawn": {"include": ["a",]}}', "line 1, column 27: not JSON: a comma after the last entry, "),
+        (b'{\n  "commit": true, // mine\n  "audit": true}', "line 2, column 19: not JSON: a comment, "),
+        (b'{\n  "commit": true // mine\n}', '\n    "commit": true // mine\n                   ^'),
+        (b'{"model": "' + b"x" * 200 + b'", /* mine */}', f'\n  {"x" * 62}", /* mine */}}\n  {" " * 65}^'),
         ('{"é": 1,\n "é" 1}'.encode(), "line 2, column 6: not JSON: Expecting ':' delimiter; found: 1}"),
         (b"{} {}", "line 1, column 4: not JSON: Extra data; found: {}"),
-        (b"// mine\n{}", "line 1, column 1: not JSON: "),
+        (b"// mine\n{}", "line 1, column 1: not JSON: a comment, "),
         (
             '{"model":\n "é", "maxIterations": NaN}'.encode(),
             "line 2, column 24: not JSON: invalid character; found: NaN}",
@@ -187,6 +191,21 @@ def test_an_unknown_key_unlike_any_other_is_reported_with_all_known_keys() -> No
 )
 def test_invalid_json_is_reported_with_line_and_column(data: bytes, message: str) -> None:
     assert message in refused(data)
+
+
+def test_the_place_of_the_schema_is_accepted_and_ignored() -> None:
+    assert decode(b'{"$schema": "./cuggino.schema.json", "commit": true}', WHERE) == Config(commit=True)
+    assert "$schema" in refused('{"$schema": 3}')
+
+
+def test_all_errors_are_reported_at_once() -> None:
+    text = '{"comit": true, "maxIterations": 0, "limits": {"nudges": -1, "idelTimeout": 3}, "spawn": {"include": [3]}}'
+    message = refused(text)
+    keys = ["$.comit", "$.maxIterations", "$.limits.nudges", "$.limits.idelTimeout", "$.spawn.include[0]"]
+    assert [key for key in keys if f"{WHERE}: {key}: " in message] == keys
+    assert message.count(WHERE) == len(keys)
+    assert "Did you mean commit?" in message
+    assert "Did you mean idleTimeout?" in message
 
 
 _trees = st.recursive(

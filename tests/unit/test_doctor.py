@@ -14,6 +14,7 @@ from cuggino.agents.claude.login import login, permissions
 from cuggino.config import CiSettings, Config, NotifySettings, SpawnSettings
 from cuggino.doctor import github, settings
 from cuggino.doctor.finding import Finding, Level, diagnose, failure, ok, render, warning
+from cuggino.doctor.machine import permission_fix
 from cuggino.output.page import Page
 from cuggino.project import Project
 
@@ -194,3 +195,12 @@ def test_the_program_for_notifications_must_exist(tmp_path: Path, notify: Any, l
     (tmp_path / "bell").touch(0o755)
     found = settings.notify(Project(tmp_path), Config(notify=notify))
     assert (found and found.level) is level
+
+
+def test_a_directory_without_the_right_to_write_is_given_it_by_its_owner(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        assert permission_fix(Project(tmp_path), tmp_path) == f"chmod u+w {tmp_path}"
+    finally:
+        tmp_path.chmod(0o755)
+    assert permission_fix(Project(tmp_path), tmp_path).startswith("sudo chown -R ")
