@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from cuggino.agents.agent import Backend
-from cuggino.agents.backends import backend
-from cuggino.agents.headless import HeadlessAgent
+from cuggino.agents.backends import make_agent
 from cuggino.clock import uuid7
 from cuggino.config import load
 from cuggino.errors import LockedError, LoopError, StorageError
@@ -98,10 +96,6 @@ class Runtime:
         self._tally = tally
         self._notify = notify
 
-    def backend(self, role: Role) -> Backend:
-        """Return the configured backend of a role."""
-        return backend(self.context.config.backend(role))
-
     def sender(self, session: str | None, *, log: Path | None = None) -> Send:
         """Return where a session's events go: into the summary, the notifications, the log and the display.
 
@@ -142,7 +136,7 @@ class Runtime:
             await self.shown()
             return await ask_person(question)
 
-        agent = HeadlessAgent(backend(task.agent), self.children)
+        agent = make_agent(task.agent, self.children)
         return SpawnContext(
             sandboxes=msgspec.structs.replace(self.sandboxes, agent=lambda _: agent, model=task.model),
             now=self.context.now,
@@ -198,7 +192,6 @@ async def open_runtime(
     set, kills agents at once.
     """
     config = load(project.config_file)
-    backends = {role: backend(config.backend(role)) for role in Role}
     if invocation.lock is None:
         await refuse_tracked(project)
     project.prepare()
@@ -207,7 +200,7 @@ async def open_runtime(
         _kill_orphans(project, former)
         archived_before = () if invocation.lock is not None else _clean_up(project)
         children = Children(marker=marker, force_kill=force_kill)
-        agents = {role: HeadlessAgent(chosen, children) for role, chosen in backends.items()}
+        agents = {role: make_agent(config.backend(role), children) for role in Role}
         context = LoopContext(
             project=project,
             config=config,

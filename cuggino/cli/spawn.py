@@ -260,7 +260,8 @@ async def _run(project: Project, record: SpawnRecord, given: SandboxManifest | N
 
     async def work(runtime: Runtime, shutdown: Shutdown) -> int:
         context = runtime.spawn_context(record.task)
-        spawn = Spawn(context, record, runtime.sender(record.id), lambda: 128 + (shutdown.signal or signal.SIGINT))
+        send = runtime.sender(record.id, log=files.events)
+        spawn = Spawn(context, record, send, lambda: 128 + (shutdown.signal or signal.SIGINT))
         started.append(spawn)
         return await spawn.run(given)
 

@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import msgspec
 import trio
 
 from cuggino.agents.prompts import Prompt, fill
-from cuggino.clock import timestamp
 from cuggino.errors import CugginoError, LlmSessionError, SandboxError, leaves
 from cuggino.events import (
     Event,
     LLMCompleted,
-    LogLine,
     ManifestReady,
-    PingEvent,
-    PrintableEvent,
     SandboxCreated,
     Send,
     SpawnCompleted,
     SpawnStatus,
     SystemMessage,
     UsageReport,
-    encoder,
 )
-from cuggino.files import append, write_atomic
+from cuggino.files import write_atomic
 from cuggino.git import Git
 from cuggino.loop.command import background
 from cuggino.manifest import SandboxManifest
@@ -274,13 +268,10 @@ class Spawn:
     # ---- reporting
 
     async def send(self, event: Event) -> None:
-        """Redact the event, append it to the spawn's own log, and pass it on."""
+        """Redact the event, and pass it on."""
         event = self._redaction.event(event)
         if isinstance(event, UsageReport):
             self._usage.append(event)
-        if not isinstance(event, PingEvent):
-            line = LogLine(at=timestamp(), session=self._record.id, event=cast(PrintableEvent, event))
-            append(self._files.events, encoder.encode(line) + b"\n")
         await self._send_on(event)
 
     async def _message(self, text: str) -> None:
