@@ -49,8 +49,8 @@ _ALONE = {
 }
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-")
 _PATHS = {
-    "{request}": re.compile(r"in this file; read it whole: (.+)"),
-    "{conflicts}": re.compile(r"three versions, are in the folder: (.+)"),
+    "{request}": re.compile(r"in this file; read all of it: (.+)"),
+    "{conflicts}": re.compile(r"three versions, are in the directory: (.+)"),
     "{specs}": re.compile(r"- Specs: (.+)"),
 }
 

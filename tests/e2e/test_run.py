@@ -341,7 +341,7 @@ async def test_a_tree_that_changed_under_the_reviewer_is_reported(tmp_path: Path
             finished = await house.run(*RUN, "--json")
         assert finished.code == 0, finished.err
         messages = [event.text for event in finished.events if isinstance(event, SystemMessage)]
-        assert [text for text in messages if "working tree changed while the reviewer ran" in text]
+        assert [text for text in messages if "working tree changed while the read-only reviewer ran" in text]
 
 
 async def test_a_spent_budget_ends_the_loop(tmp_path: Path, claude_path: Path) -> None:

@@ -217,11 +217,11 @@ async def test_gh_is_checked_for_pull_requests_without_asking_github(house: Hous
     assert found.at(Level.FAILURE) == ["gh"]
 
 
-async def test_a_file_in_place_of_the_directory_is_reported_with_its_fix(house: House) -> None:
+async def test_a_file_in_place_of_the_directory_ends_it_with_the_fix(house: House) -> None:
     house.state.write_text("")
-    found = await examine(house)
-    assert "directory" in found.at(Level.FAILURE)
-    assert found["directory"].fix == f"mv {house.state} {house.state}.old"
+    done = await house.run("doctor")
+    assert done.code == 1
+    assert f"{house.state} is a file, but cuggino needs a directory there.\nDelete it or move it away." in done.err
 
 
 async def test_a_running_command_is_reported_and_not_disturbed(house: House) -> None:

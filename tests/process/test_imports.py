@@ -54,7 +54,7 @@ def test_the_version_is_printed_before_anything_is_imported() -> None:
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
     modules = imported("--help")
-    assert {name for name in modules if name.startswith("cuggino.cli.")} == {"cuggino.cli.app"}
+    assert {name for name in modules if name.startswith("cuggino.cli.")} == {"cuggino.cli.app", "cuggino.cli.arguments"}
     assert modules.isdisjoint(PARTS | {"msgspec", "wcwidth"})
 
 

@@ -109,7 +109,7 @@ async def test_a_flood_does_not_slow_the_loop(house: House) -> None:
     without, flooded = seconds
     assert flooded < 4 * without + 4  # a hundredth of a second for each would be twenty
     contents = [int(line.event.content) for line in reported(house)]  # type: ignore[union-attr]
-    assert 30 < len(contents) < 1000
+    assert 0 < len(contents) < 1000, "how many of them depends on the machine"
     assert contents == sorted(contents)
     assert len(complaints(house)) == 1
     assert "events were dropped" in complaints(house)[0]

@@ -60,14 +60,6 @@ async def test_the_exit_code_is_the_agents(tmp_path: Path, step: Step, code: int
         assert await shell.process.wait() == code
 
 
-async def test_bare_cuggino_plans(tmp_path: Path) -> None:
-    house = House(tmp_path, play=talk(GREETING))
-    with trio.fail_after(20):
-        async with terminal(house, sys.executable, *COMMAND) as shell:
-            assert await shell.process.wait() == 0
-            await shell.until("What shall we build?")
-
-
 @pytest.mark.parametrize("key", [b"\x03", b"\x1c"], ids=["Ctrl+C", "Ctrl+backslash"])
 async def test_keys_that_interrupt_are_the_agents(tmp_path: Path, key: bytes) -> None:
     """It handles Ctrl+C in its own way, and dies of Ctrl+\\; cuggino returns its code either way."""

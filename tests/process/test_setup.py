@@ -164,7 +164,7 @@ async def test_a_dialogue_in_an_empty_directory_makes_a_project(house: House) ->
         await talk.answer("maxIterations [10]: ", "3")
         await talk.keep("setupCommand")
         await talk.answer("checkCommand [none]: ", 'make "all of it"')
-        await talk.keep("validateCommand")
+        await talk.keep("validateCommand", "gate")
         await talk.answer("commit [false]: ", "yes")
         await talk.keep("audit")
         asked = await talk.answer("agent [claude]: ", "cluade")
