@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -179,7 +178,7 @@ async def _fill(project: Project, config: Config, sandbox: Sandbox) -> Sandbox:
         raise SandboxError(f"Cannot copy {error.filename or sandbox.folder}: {error.strerror}.") from error
     sandbox = msgspec.structs.replace(sandbox, copied=tuple(str(Path(sandbox.below, path)) for path in included))
     copies.remember(sandbox)
-    shutil.copy2(sandbox.git_dir / "index", sandbox.begin_index)
+    sandbox.keep_index(sandbox.git_dir / "index")
     await _exclude(sandbox)
     if sandbox.cloned:
         await make_clone(sandbox, sandbox.exclude_file.read_bytes())

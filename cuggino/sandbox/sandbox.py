@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -48,6 +49,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def begin_index(self) -> Path:
         """The index as it was when the sandbox was made, with the times of its files."""
         return self.git_dir / "cuggino-index"
+
+    def keep_index(self, index: Path) -> None:
+        """Replace `begin_index` by this index, with its times, all or nothing: git refuses one that a kill cut off."""
+        copy = self.begin_index.with_name(f"{self.begin_index.name}.new")
+        shutil.copy2(index, copy)
+        copy.replace(self.begin_index)
 
     @property
     def exclude_file(self) -> Path:

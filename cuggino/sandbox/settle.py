@@ -182,7 +182,7 @@ async def move(sandbox: Sandbox, commit: str, index: Path) -> None:
         await ask(sandbox, "symbolic-ref", *reason, "HEAD", f"refs/heads/{sandbox.branch}")
     if commit != sandbox.base:
         await settled(sandbox, commit)
-    shutil.copy2(index, sandbox.begin_index)
+    sandbox.keep_index(index)
     index.replace(sandbox.git_dir / "index")
     for name in _UNFINISHED:
         (sandbox.git_dir / name).unlink(missing_ok=True)
